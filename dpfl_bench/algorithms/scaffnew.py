@@ -1,0 +1,49 @@
+"""ScaffNew and DP-ScaffNew (`balancing`, Algorithm 2; Mishchenko et al. 2022).
+
+| paper | here |
+|---|---|
+| x_t, x_t^(i), h_t^(i) | server.x, y, h |
+| eta, p | local.lr / round.lr, round.p = 1 / expected local steps |
+| clip(...) + N(0, sigma^2 I) (line 8) | the door that `client`'s result passes |
+| Delta_t^(i), (1/N) sum of Delta_t^(j) | sent.each, sent.mean |
+
+One call is the stretch between two communications. `coins: true` draws the coins of line 3, before training; `coins: false` (the paper's
+experiments) communicates after every 1/p steps exactly.
+
+Deviations: the shifts need sum h_i = 0, which noise added once at a trusted server would turn into a random walk, so trust=central is
+refused (take secagg). With cohorts, an absent client keeps its shift; the shifts of a cohort still sum to what they did before.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from dpfl_bench.algorithms.base import Local, Round, Sent, Server
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+@dataclass(frozen=True)
+class ScaffNew:
+    remembers: ClassVar[bool] = True
+
+    def start(self, x: Tensor) -> Server:
+        return Server(x)
+
+    def client(self, server: Server, h: Tensor, local: Local) -> Tensor:
+        y = server.x.expand_as(h)
+        for _ in range(local.steps):
+            y = local.step(y, local.gradient(y) - h)  # line 6
+        return y - server.x  # line 8
+
+    def server(self, server: Server, sent: Sent, round: Round) -> Server:
+        return Server(server.x + sent.mean)  # line 9
+
+    def remember(self, h: Tensor, sent: Sent, round: Round) -> Tensor:
+        return h + round.p / round.lr * (sent.mean - sent.each)  # line 10
+
+    def potential(self, x: Tensor, h: Tensor, x_star: Tensor, h_star: Tensor, round: Round) -> Tensor:
+        """Theorem 1's psi_t = sum_i |x^(i) - x*|^2 + (eta / p)^2 |h^(i) - h*^(i)|^2, right after a communication (x^(i) = x)."""
+        return len(h) * (x - x_star).square().sum() + (round.lr / round.p) ** 2 * (h - h_star).square().sum()

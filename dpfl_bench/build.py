@@ -1,0 +1,147 @@
+"""From settings to objects: the only place that knows which classes the YAML files name."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, cast
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from dpfl_bench import device, rng
+from dpfl_bench.algorithms.base import Algorithm
+from dpfl_bench.config import target
+from dpfl_bench.data.prepare import prepare
+from dpfl_bench.data.records import Records
+from dpfl_bench.federation.clients import Federation
+from dpfl_bench.federation.cohort import Cohort, Optimiser, SendDoor
+from dpfl_bench.federation.partition import digest
+from dpfl_bench.federation.sampling import LotRule
+from dpfl_bench.privatise import Budget
+from dpfl_bench.problems import optimum
+from dpfl_bench.problems.linear import LinearProblem
+from dpfl_bench.problems.module import ModuleProblem, check_module
+from dpfl_bench.problems.problem import Problem
+from dpfl_bench.settings import ConfigError, Settings
+
+CACHE_NUMBERS = 2**18  # features of a chunk's lots that stay in a core's cache
+DESCRIBING = {"_target_", "name", "private", "coins"}  # keys that describe a choice and are no parameters of it
+
+
+def call(node: Mapping[str, Any], group: str, **given: Any) -> Any:
+    """Call what `_target_` names with those of the node's keys (and of `given`) that it has parameters for."""
+    function = target(node)
+    wanted = inspect.signature(function).parameters
+    offered = {**{k: v for k, v in node.items() if k in wanted}, **given}
+    missing = [n for n, p in wanted.items() if n not in offered and p.default is inspect.Parameter.empty]
+    if missing:
+        raise ConfigError(f"{group}.{missing[0]}: expected a value, for {node['_target_']} needs it; add it to the YAML file")
+    return function(**{k: v for k, v in offered.items() if k in wanted})
+
+
+def algorithm(settings: Settings) -> Algorithm:
+    unknown = set(settings.algo) - set(inspect.signature(target(settings.algo)).parameters) - DESCRIBING
+    if unknown:
+        raise ConfigError(f"algo.{unknown.pop()}: {settings.algo['_target_']} has no such parameter; remove it from the YAML file")
+    return cast(Algorithm, call(settings.algo, "algo"))
+
+
+def problem(settings: Settings, shape: list[int], classes: int) -> Problem:
+    """The model for records of this shape, checked against the privacy model."""
+    try:
+        made = call(settings.model, "model", shape=shape, classes=classes)
+        if not isinstance(made, nn.Module):
+            return cast(Problem, made)
+        if classes == 0:
+            raise ConfigError(f"model={settings.model['name']}: expected a classification data set, got regression (use model=linreg)")
+        check_module(made, settings.private)
+    except ConfigError:
+        raise
+    except ValueError as error:
+        raise ConfigError(str(error)) from None
+    return ModuleProblem(partial(call, settings.model, "model", shape=shape, classes=classes), classes)
+
+
+@dataclass(frozen=True)
+class Data:
+    """What was loaded and how it was dealt."""
+
+    federation: Federation
+    records: Records
+    parts: list[np.ndarray]
+
+    @property
+    def partition_hash(self) -> str:
+        return digest(self.parts)
+
+
+def data(settings: Settings) -> Data:
+    """Load, prepare and deal the records. Errors in the data are ValueErrors of one line."""
+    dataset, partition = settings.dataset, settings.partition
+    names = ("test_fraction", "standardise", "unit_norm", "seed")
+    records = prepare(call(dataset, "dataset"), **{n: dataset[n] for n in names})
+    draw = rng.generator(partition["seed"], "partition")
+    parts = call(partition, "partition", labels=records.train_y, owners=records.owners, clients=settings.clients, rng=draw)
+    smallest = min(len(part) for part in parts)
+    if settings.batch_size is not None and settings.batch_size > smallest:
+        raise ConfigError(f"batch_size={settings.batch_size}: expected at most the smallest client's records, {smallest}; lower it")
+    lots = LotRule(settings.batch_size, settings.sample_rate)
+    where, numbers = device.choose(settings.device), device.dtype(settings.dtype)
+    return Data(Federation(records, parts, lots, where, numbers), records, parts)
+
+
+def cohort(settings: Settings, budget: Budget, made: Problem, loaded: Data, seed: int) -> Cohort:
+    """The round player of one seed."""
+    return Cohort(
+        algorithm=algorithm(settings),
+        problem=made,
+        federation=loaded.federation,
+        optimiser=Optimiser(settings.local_momentum, settings.weight_decay, settings.server_lr, settings.server_momentum),
+        door=door(settings, budget, seed),
+        chunk=settings.engine.chunk or _chunk(settings, loaded),
+        seed=seed,
+    )
+
+
+def door(settings: Settings, budget: Budget, seed: int) -> SendDoor:
+    privacy = settings.privacy
+    bounded = settings.private or privacy.bound_without_noise
+    return SendDoor(privacy.bound if bounded else None, privacy.clip, privacy.trust, budget.noise_std, privacy.remembered, seed)
+
+
+def _chunk(settings: Settings, loaded: Data) -> int:
+    """How many clients' lots fit a core's cache; large ones go one at a time."""
+    federation = loaded.federation
+    lot = settings.batch_size or int(np.ceil(federation.sizes.max() * (settings.sample_rate or 1)))
+    return max(1, CACHE_NUMBERS // (lot * max(1, federation.features[0].numel())))
+
+
+@dataclass(frozen=True)
+class Reference:
+    """The exact optimum and the constants of the problem at hand."""
+
+    x_star: Tensor  # (d,) float64
+    f_star: float
+    h_star: Tensor  # (M, d) float64: each client's gradient there
+    mu: float
+    L: float  # the largest over all clients
+
+
+def reference(settings: Settings, made: Problem, federation: Federation) -> Reference | None:
+    """For linear problems small enough to solve exactly; None else."""
+    if not isinstance(made, LinearProblem) or device.wide(federation.features.device) != torch.float64:
+        return None
+    decay = made.l2 + settings.weight_decay
+    features = federation.features / 255 if federation.features.dtype == torch.uint8 else federation.features
+    best = optimum.solve(made, features, federation.targets, federation.record_weights, decay)
+    if best is None:
+        return None
+    exact = LinearProblem(made.features, made.classes, made.bias, decay)
+    everyone = np.arange(federation.clients)
+    rows = [exact.gradient(best.x[None], batch) for batch in federation.whole_in_float64(everyone)]
+    largest = optimum.smoothness(made, features, federation.offsets.tolist(), decay)
+    return Reference(best.x, best.value, torch.cat(rows), decay, largest)

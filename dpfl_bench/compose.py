@@ -1,0 +1,106 @@
+"""Hydra's part: overrides in, composed config out. Importing hydra takes a while, so only functions do."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from dpfl_bench.settings import ConfigError
+
+GROUPS = ("algo", "dataset", "model", "partition", "privacy")
+
+
+@dataclass(frozen=True)
+class Composed:
+    config: dict[str, Any]  # as composed, interpolations resolved
+    reference: dict[str, Any]  # the same group choices and nothing else: which keys exist, and of which type
+    overrides: tuple[str, ...]
+
+    def yaml(self) -> str:
+        from omegaconf import OmegaConf
+
+        return OmegaConf.to_yaml(OmegaConf.create(self.config))
+
+
+def composed(overrides: Sequence[str], config_dir: str | None = None, config_name: str = "config") -> Composed:
+    """Compose one job. config_dir is searched first, so it can add algorithms, data sets or experiments."""
+    from hydra import compose, initialize_config_module
+    from hydra.core.global_hydra import GlobalHydra
+    from hydra.errors import HydraException
+    from omegaconf import OmegaConf, open_dict
+    from omegaconf.errors import OmegaConfBaseException
+
+    searched = _searched(config_dir)
+    GlobalHydra.instance().clear()
+    try:
+        with initialize_config_module("dpfl_bench.conf", version_base="1.3"):
+            config = compose(config_name, [*overrides, *searched], return_hydra_config=True)
+            choices = [f"{g}={config.hydra.runtime.choices[g]}" for g in GROUPS]
+            reference = compose(config_name, [*choices, *searched])
+        with open_dict(config):
+            del config["hydra"]
+        return Composed(_plain(OmegaConf, config), _plain(OmegaConf, reference), tuple(overrides))
+    except (HydraException, OmegaConfBaseException) as error:
+        raise ConfigError(_one_line(error)) from None
+
+
+def shown(part: str, overrides: Sequence[str], config_dir: str | None, config_name: str) -> str:
+    """Hydra's --cfg: the composed config as YAML, unresolved; `job` without Hydra's own, `hydra` only that, `all` both."""
+    from hydra import compose, initialize_config_module
+    from omegaconf import OmegaConf, open_dict
+
+    composed(overrides, config_dir, config_name)  # for its errors
+    with initialize_config_module("dpfl_bench.conf", version_base="1.3"):
+        config = compose(config_name, [*overrides, *_searched(config_dir)], return_hydra_config=True)
+    with open_dict(config):
+        hydra = config.pop("hydra")
+    if part == "job":
+        return OmegaConf.to_yaml(config)
+    return OmegaConf.to_yaml(OmegaConf.create({"hydra": hydra} if part == "hydra" else {**config, "hydra": hydra}))
+
+
+def _searched(config_dir: str | None) -> list[str]:
+    return [f"hydra.searchpath=[file://{Path(config_dir).absolute()}]"] if config_dir else []
+
+
+def _plain(omegaconf: Any, config: Any) -> dict[str, Any]:
+    plain: dict[str, Any] = omegaconf.to_container(config, resolve=True)
+    return plain
+
+
+def _one_line(error: Exception) -> str:
+    """Hydra says what was wrong in several lines; the options it lists are worth keeping."""
+    text = str(error).split("Config search path:")[0]
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    cause = str(error.__cause__).splitlines()[0] if error.__cause__ else ""
+    said = "; ".join([*lines, *([cause] if cause and cause not in lines[0] else [])])
+    return f"{said} (dpfl-bench run --cfg job shows every key, dpfl-bench list the choices)"
+
+
+def expand(overrides: Sequence[str]) -> list[list[str]]:
+    """Hydra's sweep syntax (comma lists, ranges, globs) as one list of overrides for each job."""
+    from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
+    from hydra.core.override_parser.overrides_parser import OverridesParser
+    from hydra.errors import HydraException
+
+    try:
+        parsed = OverridesParser.create().parse_overrides(list(overrides))
+        batches = BasicSweeper.split_arguments(parsed, max_batch_size=None)
+    except HydraException as error:
+        raise ConfigError(_one_line(error)) from None
+    return [list(job) for batch in batches for job in batch]
+
+
+def parser(prog: str) -> argparse.ArgumentParser:
+    """The flags of Hydra that the verbs understand, under Hydra's names."""
+    made = argparse.ArgumentParser(prog=prog, add_help=False)
+    made.add_argument("overrides", nargs="*", help="key=value, group=choice")
+    made.add_argument("--multirun", "-m", action="store_true", help="run every combination of comma-separated values")
+    made.add_argument("--config-dir", "-cd", help="a folder searched for more configs (algo/, dataset/, ...)")
+    made.add_argument("--config-name", "-cn", default="config", help="the primary config")
+    made.add_argument("--cfg", "-c", choices=["job", "hydra", "all"], help="show the config instead of running")
+    made.add_argument("--help", "-h", action="store_true", help="this text")
+    return made

@@ -1,0 +1,74 @@
+"""Classification data in LIBSVM's text format, one record a line: label index:value index:value ..."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from dpfl_bench.data.download import fetch, file_sha256
+from dpfl_bench.data.records import DataError, Records
+from dpfl_bench.data.root import data_root
+
+
+def load(
+    *,
+    name: str,
+    root: str | None,
+    path: str | None,
+    test_path: str | None,
+    features: int | None,
+    url: str | None,
+    sha256: str | None,
+    test_url: str | None,
+    test_sha256: str | None,
+    verify: bool,
+    expected: int | None,
+) -> Records:
+    """Dense float32 records; the labels' k values become 0..k-1 in sorted order.
+
+    The file is `path`, else ROOT/libsvm/NAME, downloaded from `url` when absent. The test file is `test_path`, else
+    ROOT/libsvm/NAME.t where a `test_url` says that there is one. `features` is needed where the last columns are empty
+    in the file; `expected` counts the records of both files. verify=false takes files that do not match their sha256.
+    """
+    folder = data_root(root) / "libsvm"
+    files = [_find(path, folder / name, url, sha256 if verify else None)]
+    if test_path or test_url:
+        files.append(_find(test_path, folder / f"{name}.t", test_url, test_sha256 if verify else None))
+    xs, ys, classes = _read(files, features)
+    test_x, test_y = (xs[1], ys[1]) if len(files) == 2 else (xs[0][:0], ys[0][:0])
+    source = f"LIBSVM text: {', '.join(map(str, files))}"
+    return Records(xs[0], ys[0], test_x, test_y, None, classes, source, expected)
+
+
+def _find(path: str | None, default: Path, url: str | None, sha256: str | None) -> Path:
+    """The file: where the user says, else in the data folder, else from the network; checked against `sha256`."""
+    file = Path(path).expanduser() if path else default
+    if not file.is_file():
+        if path or url is None:
+            remedy = "put it there (LIBSVM text), or set dataset.path, dataset.root or DPFL_DATA_DIR"
+            raise DataError(f"no file {file}: {remedy}")
+        return fetch(url, file, sha256)
+    if sha256 is not None and (found := file_sha256(file)) != sha256:
+        remedy = "correct dataset.path" if path else "delete it to download it again"
+        take = "set dataset.verify=false to take it as it is"
+        raise DataError(f"{file}: sha256 {found}, expected {sha256}: {remedy}, or {take}")
+    return file
+
+
+def _read(files: list[Path], features: int | None) -> tuple[list[np.ndarray], list[np.ndarray], int]:
+    """Features (n, d) and labels (n,) of each file, and the number of classes."""
+    from sklearn.datasets import load_svmlight_files
+
+    names = ", ".join(str(file) for file in files)
+    try:  # together: whether indices begin at 0 or 1, and how many there are, must come out the same
+        parts = load_svmlight_files([str(file) for file in files], n_features=features, dtype=np.float32)
+    except (ValueError, OSError) as error:
+        reason = " ".join(str(error).split())
+        raise DataError(f"{names}: expected LIBSVM text ({reason}): replace the file, or correct dataset.features") from error
+    values = np.unique(np.concatenate(parts[1::2]))
+    if len(values) < 2 or (values != np.round(values)).any():
+        shown = ", ".join(f"{value:g}" for value in values[:5])
+        raise DataError(f"{names}: expected two or more whole-number labels, found {shown}: use a classification file")
+    labels = [np.searchsorted(values, y).astype(np.int64) for y in parts[1::2]]
+    return [x.toarray() for x in parts[0::2]], labels, len(values)

@@ -1,0 +1,110 @@
+"""From a source's records to what clients hold: check, split a test set off, standardise, normalise."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from dpfl_bench.data.records import DataError, Records
+from dpfl_bench.rng import generator
+
+
+def prepare(raw: Records, *, test_fraction: float, standardise: bool, unit_norm: bool, seed: int) -> Records:
+    """Records ready to be dealt to clients.
+
+    Without test records, `test_fraction` of them is split off: within each natural client where there are owners (who
+    keep at least one), else within each class. Then features are standardised by the *training* mean and deviation
+    (constant columns become 0), then each record is scaled to unit L2 norm (zero rows stay 0). Either turns uint8
+    images into floats in [0, 1]; without both they stay uint8. The mean and deviation are taken without privacy: no eps
+    covers them.
+    """
+    _check(raw)
+    if not 0 <= test_fraction < 1:
+        raise DataError(f"dataset.test_fraction={test_fraction}: expected 0 <= test_fraction < 1")
+    records = _split(raw, test_fraction, seed) if test_fraction > 0 and len(raw.test_y) == 0 else raw
+    train, test = records.train_x, records.test_x
+    if standardise or unit_norm:
+        train, test = _float(train), _float(test)
+    if standardise:
+        train, test = _standardised(train, test)
+    if unit_norm:
+        train, test = _unit(train), _unit(test)
+    return replace(records, train_x=train, test_x=test)
+
+
+def _check(raw: Records) -> None:
+    """Raise DataError unless the records are complete, finite and labelled in range."""
+    problem = _problem(raw)
+    if problem:
+        raise DataError(f"{raw.source}: {problem}: replace the data, or correct its loader")
+
+
+def _problem(raw: Records) -> str:
+    if len(raw.train_y) == 0:
+        return "expected training records, found none"
+    if raw.train_x.shape[1:] != raw.test_x.shape[1:]:
+        return f"training records have shape {raw.train_x.shape[1:]}, test records {raw.test_x.shape[1:]}"
+    for part, x, y in (("training", raw.train_x, raw.train_y), ("test", raw.test_x, raw.test_y)):
+        if len(x) != len(y):
+            return f"{len(x)} {part} records with {len(y)} labels"
+        if not (_finite(x) and _finite(y)):
+            return f"a {part} record is not finite"
+        if raw.classes and (y.dtype.kind not in "iu" or (len(y) and (y.min() < 0 or y.max() >= raw.classes))):
+            return f"expected whole {part} labels in 0..{raw.classes - 1}"
+    if raw.owners is not None and not _counts_up(raw.owners, len(raw.train_y)):
+        return "expected one owner 0..M-1 for each training record, and no owner without records"
+    return ""
+
+
+def _finite(values: np.ndarray) -> bool:
+    return values.dtype.kind in "iu" or bool(np.isfinite(values).all())
+
+
+def _counts_up(owners: np.ndarray, records: int) -> bool:
+    names = np.unique(owners)
+    return len(owners) == records and bool((names == np.arange(len(names))).all())
+
+
+def _split(raw: Records, fraction: float, seed: int) -> Records:
+    """Move a fraction of each group's records to the test set; both keep the original order."""
+    groups = raw.owners if raw.owners is not None else raw.train_y if raw.classes else np.zeros(len(raw.train_y), int)
+    order = np.argsort(groups, kind="stable")
+    starts = np.flatnonzero(np.diff(groups[order])) + 1
+    test = np.zeros(len(groups), bool)
+    for members in np.split(order, starts):
+        count = min(int(fraction * len(members) + 0.5), len(members) - 1)
+        test[generator(seed, "split", int(groups[members[0]])).permutation(members)[:count]] = True
+    if not test.any():
+        largest = int(np.bincount(groups.astype(int)).max())
+        advice = "choose a larger fraction, or 0 for no test set"
+        raise DataError(f"dataset.test_fraction={fraction} of at most {largest} records each is no test record: {advice}")
+    return replace(
+        raw,
+        train_x=raw.train_x[~test],
+        train_y=raw.train_y[~test],
+        test_x=raw.train_x[test],
+        test_y=raw.train_y[test],
+        owners=None if raw.owners is None else raw.owners[~test],
+    )
+
+
+def _float(x: np.ndarray) -> np.ndarray:
+    return x.astype(np.float32) / 255 if x.dtype == np.uint8 else x.astype(np.float32, copy=False)
+
+
+def _standardised(train: np.ndarray, test: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Both parts by the training part's statistics, which are summed in float64."""
+    mean = train.mean(axis=0, dtype=np.float64)
+    deviation = train.std(axis=0, dtype=np.float64)
+    # a constant column's deviation may come out as a rounding error: ask the values themselves
+    varies = train.max(axis=0) > train.min(axis=0)
+    scale = np.where(varies, 1 / np.where(varies, deviation, 1), 0)
+    return ((train - mean) * scale).astype(np.float32), ((test - mean) * scale).astype(np.float32)
+
+
+def _unit(x: np.ndarray) -> np.ndarray:
+    """Each record divided by its L2 norm."""
+    squares = np.square(x, dtype=np.float64).sum(axis=tuple(range(1, x.ndim)), keepdims=True)
+    norms = np.sqrt(squares)
+    return (x / np.where(norms > 0, norms, 1)).astype(np.float32)

@@ -1,0 +1,39 @@
+"""What every data source gives: arrays of records, and where they came from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import numpy as np
+
+
+class DataError(ValueError):
+    """Data that is missing, cut short or corrupt. The message names the folder, the files expected and what to do."""
+
+
+@dataclass(frozen=True)
+class Records:
+    """Training and test records.
+
+    train_x, test_x: (n, *shape) float32, or uint8 for images. train_y, test_y: (n,) int64 classes 0..classes-1, or
+    float32 when `classes` is 0 (regression). owners: (n,) the natural client 0..M-1 of each training record, None where
+    the data has none. source: one line, where it came from. expected: how many records the whole set has (train and
+    test), None if unknown.
+    """
+
+    train_x: np.ndarray
+    train_y: np.ndarray
+    test_x: np.ndarray
+    test_y: np.ndarray
+    owners: np.ndarray | None
+    classes: int
+    source: str
+    expected: int | None
+
+    @property
+    def subset(self) -> str:
+        """Empty for a whole data set, else "subset n of N"."""
+        count = len(self.train_y) + len(self.test_y)
+        return "" if self.expected is None or count == self.expected else f"subset {count} of {self.expected}"

@@ -1,0 +1,42 @@
+"""Every decision about devices and number formats."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import torch
+
+DTYPES = ("float32", "float64")
+
+
+def choose(name: str) -> torch.device:
+    """`auto` is the GPU where there is one (CUDA, then Apple's), else the CPU; any torch device name is taken as it is."""
+    import torch
+
+    if name == "auto":
+        if torch.cuda.is_available():
+            return torch.device("cuda")
+        return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:
+        reason = str(error).splitlines()[0]
+        raise ValueError(
+            f"device={name}: expected a device that torch can use here, e.g. auto or cpu ({reason})"
+        ) from None
+    return device
+
+
+def dtype(name: str) -> torch.dtype:
+    import torch
+
+    return {"float32": torch.float32, "float64": torch.float64}[name]
+
+
+def wide(device: torch.device) -> torch.dtype:
+    """The widest format of the device, for sums over many records (Apple's GPUs have no float64)."""
+    import torch
+
+    return torch.float32 if device.type == "mps" else torch.float64

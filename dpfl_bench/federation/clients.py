@@ -1,0 +1,77 @@
+"""All clients' records as one flat store with offsets, on one device: client i owns rows offsets[i] to offsets[i + 1]."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from dpfl_bench import device as device_formats
+from dpfl_bench.data.records import Records
+from dpfl_bench.federation.sampling import LotRule, pad
+from dpfl_bench.problems.problem import Batch, in_dtype
+
+
+class Federation:
+    """The clients' training records and the global test set."""
+
+    def __init__(
+        self, records: Records, parts: list[np.ndarray], lots: LotRule, device: torch.device, dtype: torch.dtype
+    ):
+        order = np.concatenate(parts)
+        self.sizes = np.array([len(part) for part in parts])
+        self.offsets = np.concatenate([[0], np.cumsum(self.sizes)])
+        self.lots = lots
+        self.dtype = dtype
+        self.features, self.targets = self._store(records.train_x[order], records.train_y[order], device)
+        self.test_features, self.test_targets = self._store(records.test_x, records.test_y, device)
+        weights = np.repeat(1 / (len(parts) * self.sizes), self.sizes)
+        self.record_weights = torch.from_numpy(weights).to(device_formats.wide(device)).to(device)
+        self._full_batch: tuple[bytes, Batch] | None = None
+
+    def _store(self, x: np.ndarray, y: np.ndarray, device: torch.device) -> tuple[Tensor, Tensor]:
+        features, targets = torch.from_numpy(np.ascontiguousarray(x)), torch.from_numpy(np.ascontiguousarray(y))
+        if features.is_floating_point():  # images stay uint8 until their batch
+            features = features.to(self.dtype)
+        if targets.is_floating_point():
+            targets = targets.to(self.dtype)
+        return features.to(device), targets.to(device)
+
+    @property
+    def clients(self) -> int:
+        return len(self.sizes)
+
+    def batches(self, seed: int, round: int, clients: np.ndarray, steps: int) -> Iterator[Batch]:
+        """The `steps` lots of these clients, one after the other."""
+        if self.lots.full:
+            batch = self._whole(clients)
+            yield from (batch for _ in range(steps))
+            return
+        drawn = [self.lots.draw(seed, round, int(i), int(self.sizes[i]), steps) for i in clients]
+        for step in range(steps):
+            yield self._gather(clients, [lots[step] for lots in drawn])
+
+    def whole_in_float64(self, clients: np.ndarray) -> Iterator[Batch]:
+        """Full batches of these clients, one client at a time."""
+        for i in clients:
+            rows = slice(int(self.offsets[i]), int(self.offsets[i + 1]))
+            features = in_dtype(self.features[rows], self.dtype).double()
+            targets = self.targets[rows]
+            weights = features.new_full((1, len(targets)), 1 / len(targets))
+            yield Batch(features[None], targets.double()[None] if targets.is_floating_point() else targets[None], weights)
+
+    def _whole(self, clients: np.ndarray) -> Batch:
+        """Full batches; the last one is kept, so that a federation that fits one chunk is gathered once."""
+        key = clients.tobytes()
+        if self._full_batch is None or self._full_batch[0] != key:
+            lots = [(np.arange(self.sizes[i]), 1 / self.sizes[i]) for i in clients]
+            self._full_batch = key, self._gather(clients, lots)
+        return self._full_batch[1]
+
+    def _gather(self, clients: np.ndarray, lots: list[tuple[np.ndarray, float]]) -> Batch:
+        index, weight = pad(lots, self.offsets[clients])
+        rows = torch.from_numpy(index).to(self.features.device)
+        weights = torch.from_numpy(weight).to(self.features.device, self.dtype)
+        return Batch(in_dtype(self.features[rows], self.dtype), self.targets[rows], weights)

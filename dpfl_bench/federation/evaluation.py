@@ -1,0 +1,55 @@
+"""Losses and scores of a model on the clients' training records and on the test set, in batches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from dpfl_bench.federation.clients import Federation
+from dpfl_bench.problems.problem import Problem, in_dtype
+
+BATCH_NUMBERS = 2**22  # features evaluated at once
+
+
+@dataclass(frozen=True)
+class Scores:
+    train_loss: float  # the objective: mean over clients of their mean loss, + l2/2 |x|^2
+    test_loss: float  # mean over records, without l2
+    test_metric: float  # accuracy; regression: R^2, the share of the targets' variance that is explained
+
+    @property
+    def test_error(self) -> float:
+        return 1 - self.test_metric
+
+
+def evaluate(problem: Problem, federation: Federation, x: Tensor) -> Scores:
+    """Without a test set (some synthetic problems) the training records stand in for it."""
+    ridge = problem.l2 / 2 * x.square().sum().item()
+    wide = federation.record_weights.dtype
+    train, hits = _losses(problem, federation.features, federation.targets, x, wide)
+    train_loss = (federation.record_weights * train).sum().item() + ridge
+    if len(federation.test_targets) == 0:
+        return Scores(train_loss, train_loss, _metric(problem, hits, federation.targets))
+    test, hits = _losses(problem, federation.test_features, federation.test_targets, x, wide)
+    return Scores(train_loss, test.mean().item(), _metric(problem, hits, federation.test_targets))
+
+
+def _losses(problem: Problem, features: Tensor, targets: Tensor, x: Tensor, wide: torch.dtype) -> tuple[Tensor, Tensor]:
+    """(n,) each, in a wide format, so that sums over many records are exact enough to compare."""
+    pairs = [problem.losses(x, in_dtype(f, x.dtype), t) for f, t in _batches(features, targets)]
+    return torch.cat([loss for loss, _ in pairs]).to(wide), torch.cat([hit for _, hit in pairs]).to(wide)
+
+
+def _batches(features: Tensor, targets: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+    size = max(1, BATCH_NUMBERS // max(1, features[0].numel()))
+    yield from zip(features.split(size), targets.split(size), strict=True)
+
+
+def _metric(problem: Problem, hits: Tensor, targets: Tensor) -> float:
+    if problem.classes:
+        return hits.mean().item()
+    centred = targets.to(hits) - targets.to(hits).mean()
+    return 1 - (hits.sum() / centred.square().sum()).item()

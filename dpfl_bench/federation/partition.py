@@ -1,0 +1,121 @@
+"""How training records are dealt to clients.
+
+Every function returns one array of record indices (int64, sorted) for each client: disjoint, none empty.
+"""
+
+from __future__ import annotations
+
+import hashlib
+
+import numpy as np
+
+Parts = list[np.ndarray]
+
+
+def iid(labels: np.ndarray, owners: np.ndarray | None, clients: int, rng: np.random.Generator) -> Parts:
+    """All records at random, in equal shares (sizes differ by at most 1)."""
+    _enough(len(labels), clients)
+    return [np.sort(part) for part in np.array_split(rng.permutation(len(labels)), clients)]
+
+
+def shards(labels: np.ndarray, owners: np.ndarray | None, clients: int, rng: np.random.Generator, shards_per_client: int) -> Parts:
+    """Sorted by label, cut into equal shards, and `shards_per_client` of them dealt to each client at random.
+
+    normalized, appendix H, uses 5. A shard that spans a border between classes holds both.
+    """
+    _classes(labels, "shards")
+    if shards_per_client < 1:
+        raise ValueError(f"partition.shards_per_client={shards_per_client}: expected at least 1")
+    _enough(len(labels), clients, shards_per_client)
+    pieces = np.array_split(_by_label(rng.permutation(len(labels)), labels), clients * shards_per_client)
+    deal = rng.permutation(clients * shards_per_client).reshape(clients, shards_per_client)
+    return [np.sort(np.concatenate([pieces[shard] for shard in hand])) for hand in deal]
+
+
+def similarity(labels: np.ndarray, owners: np.ndarray | None, clients: int, rng: np.random.Generator, percent: float) -> Parts:
+    """`percent` % of each client's records at random, the rest contiguous in label order (SCAFFOLD, dpscaffold)."""
+    _classes(labels, "similarity")
+    if not 0 <= percent <= 100:
+        raise ValueError(f"partition.percent={percent}: expected 0 <= percent <= 100")
+    _enough(len(labels), clients)
+    order = rng.permutation(len(labels))
+    sizes = _equal_sizes(len(labels), clients)
+    random = np.floor(sizes * percent / 100 + 0.5).astype(np.int64)
+    alike = np.split(order[: random.sum()], np.cumsum(random)[:-1])
+    skewed = np.split(_by_label(order[random.sum() :], labels), np.cumsum(sizes - random)[:-1])
+    return [np.sort(np.concatenate(pair)) for pair in zip(alike, skewed, strict=True)]
+
+
+def dirichlet(labels: np.ndarray, owners: np.ndarray | None, clients: int, rng: np.random.Generator, alpha: float) -> Parts:
+    """Equal shares (sizes differ by at most 1), each client's classes drawn from its own symmetric Dirichlet(alpha).
+
+    Hsu et al. 2019, without replacement: when a class has run out, its mass goes to the remaining ones in proportion.
+    Every class has concentration `alpha` (in Hsu et al.'s notation Dir(alpha p) with p = 1, not 1/classes).
+    """
+    _classes(labels, "dirichlet")
+    if not 0 < alpha < np.inf:
+        raise ValueError(f"partition.alpha={alpha}: expected a finite alpha > 0 (use partition=iid for equal clients)")
+    _enough(len(labels), clients)
+    values, stock = np.unique(labels, return_counts=True)
+    order = _by_label(rng.permutation(len(labels)), labels)
+    begin = np.cumsum(stock) - stock
+    parts: Parts = []
+    for size in _equal_sizes(len(labels), clients):
+        take = _draw(size, rng.dirichlet(np.full(len(values), alpha)), stock, rng)
+        pieces = [order[first : first + count] for first, count in zip(begin, take, strict=True)]
+        parts.append(np.sort(np.concatenate(pieces)))
+        begin, stock = begin + take, stock - take
+    return parts
+
+
+def natural(labels: np.ndarray, owners: np.ndarray | None, clients: int, rng: np.random.Generator) -> Parts:
+    """Each client keeps its own records."""
+    if owners is None:
+        raise ValueError("partition=natural: this data set has no natural clients: use partition=iid, shards or dirichlet")
+    found = len(np.unique(owners))
+    if found != clients:
+        remedy = f"set clients={found} (or dataset.clients={clients} where the data are generated)"
+        raise ValueError(f"clients={clients}: this data set has {found} natural clients: {remedy}")
+    order = np.argsort(owners, kind="stable")
+    return np.split(order, np.flatnonzero(np.diff(owners[order])) + 1)
+
+
+def digest(parts: Parts) -> str:
+    """16 hex digits that name a partition: sha256 over the sizes and the indices."""
+    sizes = np.array([len(part) for part in parts])
+    content = np.concatenate([sizes, *parts]).astype("<i8")
+    return hashlib.sha256(content.tobytes()).hexdigest()[:16]
+
+
+def _draw(size: int, share: np.ndarray, stock: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """How many records of each class: `size` draws from `share`, at most `stock` each, the excess drawn again."""
+    take = np.zeros_like(stock)
+    while (need := size - take.sum()) > 0:
+        left = take < stock
+        mass = np.where(left, share, 0.0)
+        if mass.sum() <= 0:  # a small alpha leaves exactly nothing for the classes that remain
+            mass = left.astype(float)
+        take = np.minimum(take + rng.multinomial(need, mass / mass.sum()), stock)
+    return take
+
+
+def _by_label(indices: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """The indices in label order; equal labels keep the order of `indices`."""
+    return indices[np.argsort(labels[indices], kind="stable")]
+
+
+def _equal_sizes(records: int, clients: int) -> np.ndarray:
+    return records // clients + (np.arange(clients) < records % clients)
+
+
+def _classes(labels: np.ndarray, name: str) -> None:
+    if labels.dtype.kind not in "iu":
+        raise ValueError(f"partition={name} sorts by class but the targets are numbers: use partition=iid or natural")
+
+
+def _enough(records: int, clients: int, shards_per_client: int = 1) -> None:
+    if clients < 1:
+        raise ValueError(f"clients={clients}: expected at least 1")
+    if records < clients * shards_per_client:
+        each = "at least one record" if shards_per_client == 1 else f"{shards_per_client} shards, none empty"
+        raise ValueError(f"clients={clients} with {each} each: there are {records} training records: use fewer clients")

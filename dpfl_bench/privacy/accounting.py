@@ -1,0 +1,167 @@
+"""Epsilon of a composition: closed form, privacy loss distributions (PLD) or Rényi divergences (RDP).
+
+Unit: one client. The noise multiplier is std / sensitivity of one release, the sensitivity of the neighbouring relation that the
+composition is valid for (`releases.py`): C under add_remove_one, 2C under replace_one. Every number is an upper bound:
+
+| mechanism | sampling, relation | exact | pld | rdp |
+|---|---|---|---|---|
+| gaussian | none, either | yes | dp-accounting | closed form, optimised over real orders |
+| poisson | Poisson, add_remove_one | | dp-accounting | dp-accounting (Mironov, Talwar & Zhang 2019) |
+| fixed | without replacement, replace_one | | dominating pair below, composed by dp-accounting | dp-accounting (Wang et al. 2019, Theorem 27) |
+
+dp-accounting's `GaussianDpEvent` means std / C in its PLD accountant under REPLACE_ONE, but std / sensitivity in its RDP accountant,
+sampled without replacement or not. Here PLDs are therefore built for sensitivity 1, never with REPLACE_ONE.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+
+from dpfl_bench.privacy.divergences import gaussian_rdp_epsilon, pld_epsilon, rdp_epsilon
+from dpfl_bench.privacy.releases import Composition, PrivacyError, View
+
+ACCOUNTANTS = ("auto", "exact", "pld", "rdp")
+_LOG_SQRT_2PI = 0.5 * math.log(2 * math.pi)
+_GAUSS_LEGENDRE = (  # 8 points: (node, weight), each standing for +node and -node
+    (0.1834346424956498, 0.3626837833783620),
+    (0.5255324099163290, 0.3137066458778873),
+    (0.7966664774136267, 0.2223810344533745),
+    (0.9602898564975363, 0.1012285362903763),
+)
+
+
+def _mills(x: float) -> tuple[float, float]:
+    """R(x) = (1 - Phi(x)) / phi(x) and S(x) = 1 - x R(x) = -R'(x) > 0, both to about 1e-14, for x >= -1."""
+    if x < 3:
+        ratio = math.exp(x * x / 2 + _LOG_SQRT_2PI) * math.erfc(x / math.sqrt(2)) / 2
+        return ratio, 1 - x * ratio
+    tail = 0.0
+    for k in range(120, 1, -1):  # R = 1/(x + 1/(x + 2/(x + 3/...)))
+        tail = k / (x + tail)
+    inner = 1 / (x + tail)
+    return 1 / (x + inner), inner / (x + inner)
+
+
+def _log_delta(mu: float, eps: float) -> float:
+    """log of Phi(-x) - e^eps Phi(-x - mu) = phi(x) (R(x) - R(x + mu)), x = eps/mu - mu/2, with R Mills' ratio."""
+    x = eps / mu - mu / 2
+    if x < 0 and mu >= 0.5:  # the first term is at least 1/2, so nothing cancels
+        return math.log(math.erfc(x / math.sqrt(2)) / 2 - math.exp(-x * x / 2 - _LOG_SQRT_2PI) * _mills(x + mu)[0])
+    if mu < max(0.5, x / 10):  # the integral of S > 0 over [x, x + mu]: no cancellation
+        points = ((w, x + mu / 2 * (1 + sign * n)) for n, w in _GAUSS_LEGENDRE for sign in (-1, 1))
+        gap = mu / 2 * sum(w * _mills(point)[1] for w, point in points)
+    else:
+        gap = _mills(x)[0] - _mills(x + mu)[0]
+    return -x * x / 2 - _LOG_SQRT_2PI + math.log(gap)
+
+
+def delta_of_gaussian(mu: float, eps: float) -> float:
+    """delta(eps) of T unsampled Gaussian releases, mu = sqrt(T) / noise multiplier (exact; either neighbouring relation)."""
+    if mu == 0 or eps == math.inf:
+        return 0.0
+    return math.exp(_log_delta(mu, eps)) if mu < math.inf else 1.0
+
+
+def eps_of_gaussian(mu: float, delta: float) -> float:
+    """The smallest eps with `delta_of_gaussian(mu, eps)` <= delta, rounded up by at most 2e-12 of itself."""
+    _check_delta(delta)
+    if mu == 0 or mu == math.inf:
+        return mu
+    target = math.log(delta)
+    if _log_delta(mu, 0.0) <= target:
+        return 0.0
+    low, high = 0.0, mu * mu / 2 + mu * math.sqrt(-2 * target)  # from Phi(-x) <= exp(-x^2/2)
+    while high - low > 1e-12 * high:
+        middle = (low + high) / 2
+        low, high = (low, middle) if _log_delta(mu, middle) <= target else (middle, high)
+    return high * (1 + 1e-12)
+
+
+def mu_for(eps: float, delta: float) -> float:
+    """The largest mu with `eps_of_gaussian(mu, delta)` <= eps, rounded down by at most 4e-12 of itself."""
+    _check_delta(delta)
+    if not eps >= 0:
+        raise PrivacyError(f"eps={eps}: expected eps >= 0 (use eps=inf for no privacy)")
+    if eps == math.inf:
+        return math.inf
+    target = math.log(delta)
+    low = eps / (math.sqrt(eps - 2 * target) + math.sqrt(-2 * target)) if eps > 0 else delta
+    high = 2 * low
+    while _log_delta(high, eps) <= target:
+        low, high = high, 2 * high
+    while high - low > 1e-12 * high:
+        middle = (low + high) / 2
+        low, high = (middle, high) if _log_delta(middle, eps) <= target else (low, middle)
+    return low * (1 - 3e-12)
+
+
+def accountants_for(composition: Composition) -> tuple[str, ...]:
+    """The accountants that are valid for a composition, tightest first."""
+    return ("exact", "pld", "rdp") if composition.mechanism == "gaussian" else ("pld", "rdp")
+
+
+def epsilon(view: Composition | View, noise_multiplier: float, delta: float, accountant: str = "auto") -> float:
+    """The smallest eps over a view's alternatives; `auto` is the tightest valid accountant. Unit, relation: the composition's."""
+    return best(view, noise_multiplier, delta, accountant)[1]
+
+
+def best(view: Composition | View, noise_multiplier: float, delta: float, accountant: str = "auto") -> tuple[str, float]:
+    """(name of the accountant, eps) of the smallest eps over a view's alternatives and the accountants allowed."""
+    _check_delta(delta)
+    if not noise_multiplier >= 0:
+        raise PrivacyError(f"noise_multiplier={noise_multiplier}: expected a number >= 0")
+    pairs = candidates(view, accountant)
+    return min(((name, one(c, noise_multiplier, delta, name)) for c, name in pairs), key=lambda found: found[1])
+
+
+def candidates(view: Composition | View, accountant: str) -> list[tuple[Composition, str]]:
+    """The (composition, accountant) pairs that may bound a view: for `auto` every one that can be the tightest."""
+    compositions: Sequence[Composition] = (view,) if isinstance(view, Composition) else view
+    if accountant not in ACCOUNTANTS:
+        raise PrivacyError(f"accountant={accountant}: expected one of {', '.join(ACCOUNTANTS)}")
+    pairs = [(c, name) for c in compositions for name in accountants_for(c) if accountant in (name, "auto")]
+    if not pairs:
+        valid = sorted({name for c in compositions for name in accountants_for(c)})
+        kinds = ", ".join(c.mechanism for c in compositions)
+        raise PrivacyError(f"accountant={accountant}: not valid for {kinds} (use auto or {', '.join(valid)})")
+    # nothing beats the closed form, so `auto` asks nobody else where it holds; free answers come first
+    pairs = [(c, name) for c, name in pairs if accountant != "auto" or c.mechanism != "gaussian" or name == "exact"]
+    return sorted(pairs, key=lambda pair: pair[1] != "exact")
+
+
+def one(composition: Composition, noise_multiplier: float, delta: float, name: str) -> float:
+    """Eps of one composition by one accountant: 0 if nothing is released, inf without noise."""
+    z = noise_multiplier * composition.scale
+    if composition.times == 0:
+        return 0.0
+    if z == 0 or z == math.inf:
+        return math.inf if z == 0 else 0.0
+    if name == "exact":
+        return eps_of_gaussian(math.sqrt(composition.times) / z, delta)
+    if composition.mechanism == "gaussian":  # T releases are one with z / sqrt(T)
+        z, rate, times = z / math.sqrt(composition.times), 1.0, 1
+    else:
+        rate, times = composition.rate, composition.times
+    if name == "pld":
+        return pld_epsilon(composition.mechanism, rate, z, times, delta)
+    if composition.mechanism == "gaussian":
+        return gaussian_rdp_epsilon(1 / z, delta)
+    return rdp_epsilon(composition.mechanism, composition.population, composition.sample, z, times, delta)
+
+
+def spent(views: Iterable[View], noise_multiplier: float, delta: float, accountant: str = "auto") -> list[float]:
+    """Eps after each of several moments of one run, one view per moment, in time's order; never decreasing.
+
+    Cheap for many moments: everything that does not depend on the number of rounds is cached.
+    """
+    values: list[float] = []
+    for view in views:
+        now = epsilon(view, noise_multiplier, delta, accountant)
+        values.append(max(now, values[-1]) if values else now)
+    return values
+
+
+def _check_delta(delta: float) -> None:
+    if not 0 < delta < 1:
+        raise PrivacyError(f"delta={delta}: expected 0 < delta < 1 (1e-5, or below one over the number of clients)")

@@ -1,0 +1,27 @@
+"""How the norm of an update is bounded by C: clip or normalise. After either, one client moves the sum by at most C (zero-out) or 2C (replace)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import torch
+
+
+def clip(updates: torch.Tensor, bound: float) -> tuple[torch.Tensor, torch.Tensor]:
+    """min(1, C / ||u||) u for each row u. updates: (c, d); also returns the norms before, (c,)."""
+    norms = updates.norm(dim=1)
+    factors = (bound / norms.clamp(min=bound)).unsqueeze(1)  # 1 where ||u|| <= C, without dividing by zero
+    return updates * factors, norms
+
+
+def normalise(updates: torch.Tensor, bound: float) -> tuple[torch.Tensor, torch.Tensor]:
+    """C u / ||u|| for each row u; a zero row, where the paper's norm(0) is undefined, becomes C (1, ..., 1) / sqrt(d).
+
+    updates: (c, d); also returns the norms before, (c,).
+    """
+    norms = updates.norm(dim=1)
+    zero = (norms == 0).unsqueeze(1)
+    # dividing by the largest entry first keeps ||u|| from underflowing for tiny updates
+    scaled = (updates / updates.abs().amax(dim=1, keepdim=True)).where(~zero, updates.new_ones(()))
+    return scaled * (bound / scaled.norm(dim=1, keepdim=True)), norms

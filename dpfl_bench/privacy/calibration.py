@@ -1,0 +1,1 @@
+# placeholder until helper writes

@@ -1,0 +1,86 @@
+"""Linear models without autograd: logistic regression (one logit for two classes, softmax for more) and least squares.
+
+The flat vector is the weight matrix (outputs, features), row after row, then the biases.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from dpfl_bench.problems.problem import Batch
+
+
+@dataclass(frozen=True)
+class LinearProblem:
+    features: int
+    classes: int  # 0: least squares
+    bias: bool
+    l2: float
+    init: str = "zeros"  # or near_optimum: the optimum + init_scale * U(0, 1)^d
+    init_scale: float = 1.0
+
+    @property
+    def outputs(self) -> int:
+        return 1 if self.classes <= 2 else self.classes
+
+    @property
+    def dimension(self) -> int:
+        return self.outputs * (self.features + self.bias)
+
+    def start(self, seed: int, like: Tensor) -> Tensor:
+        return like.new_zeros(self.dimension)
+
+    def gradient(self, y: Tensor, batch: Batch) -> Tensor:
+        rows = batch.features.flatten(2)  # (c, b, f)
+        residuals = self._residuals(self._outputs(y, rows), batch.targets) * batch.weights.unsqueeze(2)  # (c, b, k)
+        gradient = torch.bmm(residuals.transpose(1, 2), rows).flatten(1)
+        if self.bias:
+            gradient = torch.cat([gradient, residuals.sum(1)], dim=1)
+        return gradient + self.l2 * y if self.l2 else gradient
+
+    def losses(self, x: Tensor, features: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+        outputs = self._outputs(x.unsqueeze(0), features.flatten(1).unsqueeze(0))[0]
+        if self.classes == 0:
+            squares = (outputs[:, 0] - targets).square()
+            return squares / 2, squares
+        if self.classes == 2:
+            losses = functional.binary_cross_entropy_with_logits(outputs[:, 0], targets.to(outputs), reduction="none")
+            return losses, ((outputs[:, 0] > 0) == (targets == 1)).to(outputs)
+        return functional.cross_entropy(outputs, targets, reduction="none"), (outputs.argmax(1) == targets).to(outputs)
+
+    def _outputs(self, y: Tensor, rows: Tensor) -> Tensor:
+        """(c, d), (c, b, f) -> (c, b, k)"""
+        weight = y[:, : self.outputs * self.features].unflatten(1, (self.outputs, self.features))
+        outputs = torch.bmm(rows, weight.transpose(1, 2))
+        return outputs + y[:, None, self.outputs * self.features :] if self.bias else outputs
+
+    def _residuals(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        """Derivative of each record's loss by its outputs: (c, b, k)."""
+        if self.classes == 0:
+            return outputs - targets.unsqueeze(2)
+        if self.classes == 2:
+            return outputs.sigmoid() - targets.unsqueeze(2)
+        return outputs.softmax(2) - functional.one_hot(targets, self.classes).to(outputs)
+
+
+def logreg(shape: list[int], classes: int, l2: float, bias: bool | None) -> LinearProblem:
+    """Logistic regression. bias=None: none for two classes (the strongly convex problem of `balancing`), one per class for more."""
+    if classes < 2:
+        raise ValueError("model=logreg: expected a classification data set, got regression (use model=linreg)")
+    return LinearProblem(math.prod(shape), classes, classes > 2 if bias is None else bias, l2)
+
+
+def linreg(shape: list[int], classes: int, l2: float, bias: bool, init: str, init_scale: float) -> LinearProblem:
+    """Least squares, loss 1/2 (x'w - y)^2."""
+    if classes != 0:
+        raise ValueError(
+            f"model=linreg: expected a regression data set, got one with {classes} classes (use model=logreg)"
+        )
+    if init not in ("zeros", "near_optimum"):
+        raise ValueError(f"model.init={init}: expected zeros or near_optimum")
+    return LinearProblem(math.prod(shape), 0, bias, l2, init, init_scale)

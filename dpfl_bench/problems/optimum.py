@@ -1,0 +1,112 @@
+"""The exact optimum of a convex linear problem, in float64: what theory and `suboptimality` are measured against.
+
+Objective: sum_r weight_r loss_r(x) + decay/2 |x|^2, with weights 1 / (clients * records of the client).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from dpfl_bench.problems.linear import LinearProblem
+
+LARGEST_WORK = 2e10  # records * dimension^2 multiplications that are worth a reference value
+NEWTON_STEPS = 50
+
+
+@dataclass(frozen=True)
+class Optimum:
+    x: Tensor  # (d,), float64
+    value: float  # the objective there
+
+
+def solve(problem: LinearProblem, features: Tensor, targets: Tensor, weights: Tensor, decay: float) -> Optimum | None:
+    """None where there is no unique finite optimum (logistic without decay) or it would cost too much to find."""
+    if problem.classes and decay == 0 or len(features) * problem.dimension**2 > LARGEST_WORK:
+        return None
+    rows, weights = features.flatten(1).double(), weights.double()
+    if problem.bias:
+        rows = torch.cat([rows, rows.new_ones(len(rows), 1)], dim=1)
+    x = _least_squares(rows, targets.double(), weights, decay) if problem.classes == 0 else _newton(problem, rows, targets, weights, decay)
+    losses = _losses(problem, x, rows, targets)
+    value = (weights * losses).sum() + decay / 2 * x.square().sum()
+    return Optimum(_flat(problem, x), value.item())
+
+
+def smoothness(problem: LinearProblem, features: Tensor, offsets: list[int], decay: float) -> float:
+    """The largest L over all clients: curvature * largest eigenvalue of X_i'X_i / n_i + decay."""
+    largest = 0.0
+    for start, end in zip(offsets, offsets[1:], strict=False):
+        rows = features[start:end].flatten(1).double()
+        if problem.bias:
+            rows = torch.cat([rows, rows.new_ones(len(rows), 1)], dim=1)
+        largest = max(largest, torch.linalg.matrix_norm(rows, 2).item() ** 2 / len(rows))
+    return curvature(problem.classes) * largest + decay
+
+
+def curvature(classes: int) -> float:
+    """The largest second derivative of a record's loss by its outputs: 1/4 one logit, 1/2 softmax, 1 squares."""
+    return {0: 1.0, 2: 0.25}.get(classes, 0.5)
+
+
+def _least_squares(rows: Tensor, targets: Tensor, weights: Tensor, decay: float) -> Tensor:
+    gram = rows.T @ (weights[:, None] * rows) + decay * torch.eye(rows.shape[1], dtype=rows.dtype, device=rows.device)
+    right = rows.T @ (weights * targets)
+    return torch.linalg.lstsq(gram.cpu(), right.cpu()[:, None], driver="gelsd").solution.T.to(rows)
+
+
+def _newton(problem: LinearProblem, rows: Tensor, targets: Tensor, weights: Tensor, decay: float) -> Tensor:
+    """Newton's method, halving a step that does not descend; (outputs, features incl. bias)."""
+    x = rows.new_zeros(problem.outputs, rows.shape[1])
+
+    def objective(x: Tensor) -> Tensor:
+        return (weights * _losses(problem, x, rows, targets)).sum() + decay / 2 * x.square().sum()
+
+    for _ in range(NEWTON_STEPS):
+        gradient, hessian = _derivatives(problem, x, rows, targets, weights, decay)
+        step = torch.linalg.solve(hessian, gradient.flatten()).view_as(x)
+        size = 1.0
+        while size > 1e-6 and objective(x - size * step) > objective(x):
+            size /= 2
+        x = x - size * step
+        if gradient.norm() < 1e-13:
+            break
+    return x
+
+
+def _derivatives(
+    problem: LinearProblem, x: Tensor, rows: Tensor, targets: Tensor, weights: Tensor, decay: float
+) -> tuple[Tensor, Tensor]:
+    outputs = rows @ x.T
+    if problem.classes == 2:
+        chances = outputs.sigmoid()
+        residuals = chances - targets[:, None]
+        second = (chances * (1 - chances)).unsqueeze(2)  # (n, 1, 1)
+    else:
+        chances = outputs.softmax(1)
+        residuals = chances - torch.nn.functional.one_hot(targets, problem.classes)
+        second = torch.diag_embed(chances) - chances[:, :, None] * chances[:, None, :]
+    gradient = (weights[:, None] * residuals).T @ rows + decay * x
+    hessian = torch.einsum("n,nkl,ni,nj->kilj", weights, second, rows, rows) if problem.outputs > 1 else None
+    if hessian is None:
+        hessian = rows.T @ ((weights * second[:, 0, 0])[:, None] * rows)
+    size = x.numel()
+    return gradient, hessian.reshape(size, size) + decay * torch.eye(size, dtype=x.dtype, device=x.device)
+
+
+def _losses(problem: LinearProblem, x: Tensor, rows: Tensor, targets: Tensor) -> Tensor:
+    outputs = rows @ x.T
+    if problem.classes == 0:
+        return (outputs[:, 0] - targets).square() / 2
+    if problem.classes == 2:
+        return torch.nn.functional.binary_cross_entropy_with_logits(outputs[:, 0], targets.to(outputs), reduction="none")
+    return torch.nn.functional.cross_entropy(outputs, targets, reduction="none")
+
+
+def _flat(problem: LinearProblem, x: Tensor) -> Tensor:
+    """Weights row after row, then biases: the order of LinearProblem's flat vector."""
+    if not problem.bias:
+        return x.flatten()
+    return torch.cat([x[:, :-1].flatten(), x[:, -1]])

@@ -1,0 +1,93 @@
+"""A run folder: the only place that knows its files. Everything but the growing CSVs is written atomically."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from dpfl_bench.results.clean import clean
+
+METRICS = (
+    "seed, round, steps, eps, train_loss, test_loss, test_metric, test_error, update_norm, clipped_fraction, server_step, "
+    "suboptimality, distance, psi, psi_bound"
+).split(", ")
+TIMING = ["seed", "round", "seconds"]
+FINISHED = ("done", "diverged")
+
+
+class RunFolder:
+    """outputs/runs/<run_id>"""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.metrics = GrowingCsv(path / "metrics.csv", METRICS)
+        self.timing = GrowingCsv(path / "timing.csv", TIMING)
+        self.checkpoint = path / "checkpoint" / "latest.pt"
+        self.finals = path / "checkpoint" / "final.pt"
+
+    @staticmethod
+    def at(outputs: str, run_id: str) -> RunFolder:
+        return RunFolder(Path(outputs) / "runs" / run_id)
+
+    def read(self, name: str) -> dict[str, Any] | None:
+        """A JSON file of the run, None where there is none."""
+        try:
+            found: dict[str, Any] = json.loads((self.path / name).read_text())
+        except FileNotFoundError:
+            return None
+        return found
+
+    def write(self, name: str, content: Mapping[str, Any] | str) -> None:
+        text = content if isinstance(content, str) else json.dumps(clean(content), indent=2) + "\n"
+        target = self.path / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        part = target.with_name(f"{target.name}.{os.getpid()}.part")
+        part.write_text(text)
+        part.replace(target)
+
+    @property
+    def finished(self) -> dict[str, Any] | None:
+        """The result, if this run ended by itself."""
+        result = self.read("result.json")
+        return result if result and result["status"] in FINISHED else None
+
+
+class GrowingCsv:
+    """Rows are appended and flushed; after an interruption the file is cut back to where the checkpoint was."""
+
+    def __init__(self, path: Path, columns: Sequence[str]) -> None:
+        self.path, self.columns = path, columns
+
+    def start(self, size: int = 0) -> None:
+        """Begin anew, or go on after `size` bytes."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        if size == 0:
+            self.path.write_text(",".join(self.columns) + "\n")
+        else:
+            os.truncate(self.path, size)
+
+    def append(self, row: Mapping[str, float | int | None]) -> None:
+        text = io.StringIO()
+        csv.writer(text, lineterminator="\n").writerow([_cell(row.get(c)) for c in self.columns])
+        with self.path.open("a") as file:
+            file.write(text.getvalue())
+
+    @property
+    def size(self) -> int:
+        """Bytes so far, safely on disk."""
+        with self.path.open("r+b") as file:
+            os.fsync(file.fileno())
+        return self.path.stat().st_size
+
+
+def _cell(value: float | int | None) -> str:
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return ""
+    return repr(value)
+

@@ -1,0 +1,90 @@
+"""The loop over rounds, and the checkpoint that lets it go on where it was cut off."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from dpfl_bench.federation.cohort import Cohort, Diagnostics, State
+from dpfl_bench.federation.schedule import Schedule
+from dpfl_bench.privacy.ledger import Ledger
+
+
+class Diverged(ArithmeticError):
+    """A round ended with a NaN or an infinity in the model."""
+
+    def __init__(self, round: int) -> None:
+        super().__init__(f"the model overflowed in round {round}")
+        self.round = round
+
+
+def rounds(cohort: Cohort, schedule: Schedule, state: State, done: int) -> Iterator[tuple[int, State, Diagnostics]]:
+    """Play the rounds after the first `done`: yields (rounds done, state, diagnostics). At the end the ledger is checked."""
+    allowed = schedule.participation()
+    for index in range(done, schedule.rounds):
+        state, diagnostics = cohort.play(state, schedule.round(index))
+        state.ledger.check(allowed, schedule.rounds)
+        if not torch.isfinite(state.server.x).all():
+            raise Diverged(index + 1)
+        yield index + 1, state, diagnostics
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """Where a run stands: everything that crosses rounds. Generators are derived, never saved."""
+
+    seed: int
+    done: int  # rounds of this seed
+    server: list[torch.Tensor]
+    velocity: torch.Tensor | None
+    memory: torch.Tensor | None
+    taken: torch.Tensor  # the ledger's participation counts
+    released: int
+    metrics_bytes: int  # how long metrics.csv and timing.csv were
+    timing_bytes: int
+    seconds: float
+    finals: dict[int, torch.Tensor]  # final parameters of the seeds that are done
+
+    @staticmethod
+    def of(state: State, **where: object) -> Checkpoint:
+        return Checkpoint(
+            server=list(state.server),
+            velocity=state.velocity,
+            memory=state.memory,
+            taken=torch.from_numpy(state.ledger.taken),
+            released=state.ledger.rounds,
+            **where,  # type: ignore[arg-type]  # the caller's keywords are the remaining fields
+        )
+
+    def state(self, cohort: Cohort) -> State:
+        """The state again, on the device that this run uses."""
+        like = self.server[0].new_empty(0).to(cohort.federation.record_weights.device, self.server[0].dtype)
+        kind = type(cohort.algorithm.start(like))
+        ledger = Ledger(cohort.federation.clients, self.released, np.array(self.taken))
+        return State(
+            kind(*(t.to(like) for t in self.server)),
+            None if self.velocity is None else self.velocity.to(like),
+            None if self.memory is None else self.memory.to(like),
+            ledger,
+        )
+
+    def save(self, path: Path) -> None:
+        """Atomic: a kill at any moment leaves the old checkpoint or the new one."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        part = path.with_suffix(f".{os.getpid()}.part")
+        with part.open("wb") as file:
+            torch.save(self.__dict__, file)
+            file.flush()
+            os.fsync(file.fileno())
+        part.replace(path)
+
+    @staticmethod
+    def load(path: Path) -> Checkpoint | None:
+        if not path.exists():
+            return None
+        return Checkpoint(**torch.load(path, map_location="cpu", weights_only=True))

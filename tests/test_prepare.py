@@ -1,0 +1,109 @@
+"""Splitting, standardising, normalising; and what is refused."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from dpfl_bench.data.prepare import prepare
+from dpfl_bench.data.records import DataError, Records
+
+
+def toy(labels: list[int], owners: list[int] | None = None) -> Records:
+    """Records whose first feature is their own number."""
+    y = np.array(labels, np.int64)
+    x = np.stack([np.arange(len(y)), np.full(len(y), 0.1), np.random.default_rng(0).normal(5, 3, len(y))], axis=1)
+    x = x.astype(np.float32)
+    return Records(x, y, x[:0], y[:0], None if owners is None else np.array(owners), 3, "toy", len(y))
+
+
+def split(raw: Records, fraction: float = 0.2, seed: int = 0) -> Records:
+    return prepare(raw, test_fraction=fraction, standardise=False, unit_norm=False, seed=seed)
+
+
+def test_split_is_stratified_and_leaks_nothing() -> None:
+    done = split(toy([0] * 50 + [1] * 23 + [2] * 1))
+    assert np.bincount(done.test_y, minlength=3).tolist() == [10, 5, 0]
+    assert np.bincount(done.train_y, minlength=3).tolist() == [40, 18, 1]
+    numbers = np.concatenate([done.train_x[:, 0], done.test_x[:, 0]])
+    assert np.array_equal(np.sort(numbers), np.arange(74))
+    assert done.subset == ""
+    again, other = split(toy([0] * 50 + [1] * 23 + [2])), split(toy([0] * 50 + [1] * 23 + [2]), seed=1)
+    assert np.array_equal(done.test_x, again.test_x)
+    assert not np.array_equal(done.test_x, other.test_x)
+
+
+def test_split_within_natural_clients() -> None:
+    owners = [0] * 10 + [1] * 1 + [2] * 4
+    done = split(toy([0, 1, 2] * 5, owners), fraction=0.9)
+    assert done.owners is not None
+    assert np.bincount(done.owners).tolist() == [1, 1, 1]
+    assert np.array_equal(done.owners, np.array(owners)[done.train_x[:, 0].astype(int)])
+    with pytest.raises(DataError, match=r"test_fraction=0.2 of at most 2 records.*larger fraction, or 0"):
+        split(toy([0, 1, 2, 0], [0, 0, 1, 1]))
+
+
+def test_split_of_regression_is_plain_random() -> None:
+    raw = toy([0] * 100)
+    raw = replace(raw, train_y=np.linspace(0, 1, 100, dtype=np.float32), test_y=np.empty(0, np.float32), classes=0)
+    done = split(raw)
+    assert (len(done.train_y), len(done.test_y)) == (80, 20)
+    assert np.allclose(done.train_y, done.train_x[:, 0] / 99)
+
+
+def test_own_test_records_are_kept() -> None:
+    raw = replace(toy([0, 1, 2]), test_x=np.ones((2, 3), np.float32), test_y=np.array([0, 1]))
+    done = split(raw, fraction=0.5)
+    assert (len(done.train_y), len(done.test_y)) == (3, 2)
+    assert done.subset == "subset 5 of 3"
+
+
+def test_statistics_come_from_the_training_records_only() -> None:
+    raw = replace(toy([0, 1, 2] * 20), test_x=np.full((4, 3), 7, np.float32), test_y=np.zeros(4, np.int64))
+    done = prepare(raw, test_fraction=0, standardise=True, unit_norm=False, seed=0)
+    mean, deviation = raw.train_x.mean(axis=0, dtype=float), raw.train_x.std(axis=0, dtype=float)
+    assert np.allclose(done.train_x[:, [0, 2]].mean(axis=0), 0, atol=1e-6)
+    assert np.allclose(done.train_x[:, [0, 2]].std(axis=0), 1, atol=1e-6)
+    assert np.allclose(done.test_x[:, [0, 2]], ((7 - mean[[0, 2]]) / deviation[[0, 2]]), rtol=1e-5)
+    assert (done.train_x[:, 1] == 0).all()  # constant, though .1 has no exact mean
+    assert (done.test_x[:, 1] == 0).all()
+    shifted = prepare(replace(raw, test_x=raw.test_x * 100), test_fraction=0, standardise=True, unit_norm=False, seed=0)
+    assert np.array_equal(done.train_x, shifted.train_x)
+
+
+def test_unit_norm_keeps_zero_rows() -> None:
+    raw = toy([0, 1, 2] * 3)
+    raw.train_x[4] = 0
+    done = prepare(raw, test_fraction=0, standardise=False, unit_norm=True, seed=0)
+    assert np.allclose(np.linalg.norm(done.train_x, axis=1), np.arange(9) != 4, atol=1e-6)
+    assert done.train_x.dtype == np.float32
+
+
+def test_images_stay_uint8_unless_scaled() -> None:
+    x = np.random.default_rng(0).integers(0, 256, (6, 1, 2, 2), dtype=np.uint8)
+    raw = replace(toy([0, 1, 2, 0, 1, 2]), train_x=x, test_x=x[:0])
+    assert split(raw, 0.0).train_x.dtype == np.uint8
+    done = prepare(raw, test_fraction=0, standardise=False, unit_norm=True, seed=0)
+    norms = (x.astype(float) ** 2).sum(axis=(1, 2, 3), keepdims=True) ** 0.5
+    assert np.allclose(done.train_x, x / norms, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"train_y": np.empty(0, np.int64), "train_x": np.empty((0, 3), np.float32)}, "found none"),
+        ({"train_x": np.full((3, 3), np.nan, np.float32)}, "a training record is not finite"),
+        ({"train_y": np.array([0, 1, 3])}, r"whole training labels in 0\.\.2"),
+        ({"train_y": np.array([0, 1, -1])}, r"whole training labels in 0\.\.2"),
+        ({"train_y": np.array([0, 1])}, "3 training records with 2 labels"),
+        ({"test_x": np.empty((0, 4), np.float32)}, "shape"),
+        ({"owners": np.array([0, 2, 2])}, "owner"),
+    ],
+)
+def test_broken_records_are_refused(change: dict[str, np.ndarray], message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        split(replace(toy([0, 1, 2]), **change))  # type: ignore[arg-type]
+    with pytest.raises(DataError, match=r"test_fraction=1\.0: expected"):
+        split(toy([0, 1, 2]), fraction=1.0)
