@@ -85,7 +85,12 @@ def data(settings: Settings) -> Data:
     names = ("test_fraction", "standardise", "unit_norm", "seed")
     records = prepare(call(dataset, "dataset"), **{n: dataset[n] for n in names})
     draw = rng.generator(partition["seed"], "partition")
-    parts = call(partition, "partition", labels=records.train_y, owners=records.owners, clients=settings.clients, rng=draw)
+    try:
+        parts = call(partition, "partition", labels=records.train_y, owners=records.owners, clients=settings.clients, rng=draw)
+    except ConfigError:
+        raise
+    except ValueError as error:
+        raise ConfigError(str(error)) from None
     smallest = min(len(part) for part in parts)
     if settings.batch_size is not None and settings.batch_size > smallest:
         raise ConfigError(f"batch_size={settings.batch_size}: expected at most the smallest client's records, {smallest}; lower it")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,34 +28,36 @@ class Composed:
 
 def composed(overrides: Sequence[str], config_dir: str | None = None, config_name: str = "config") -> Composed:
     """Compose one job. config_dir is searched first, so it can add algorithms, data sets or experiments."""
-    from hydra import compose, initialize_config_module
-    from hydra.core.global_hydra import GlobalHydra
+    from hydra import compose
     from hydra.errors import HydraException
     from omegaconf import OmegaConf, open_dict
     from omegaconf.errors import OmegaConfBaseException
 
-    searched = _searched(config_dir)
-    GlobalHydra.instance().clear()
     try:
-        with initialize_config_module("dpfl_bench.conf", version_base="1.3"):
-            config = compose(config_name, [*overrides, *searched], return_hydra_config=True)
-            choices = [f"{g}={config.hydra.runtime.choices[g]}" for g in GROUPS]
-            reference = compose(config_name, [*choices, *searched])
+        with _searching(config_dir):
+            config = compose(config_name, list(overrides), return_hydra_config=True)
+            chosen = config.hydra.runtime.choices  # a primary config that holds all keys itself chooses nothing
+            choices = [f"{group}={chosen[group]}" for group in GROUPS if group in chosen]
+            reference = compose(config_name, choices)
         with open_dict(config):
             del config["hydra"]
         return Composed(_plain(OmegaConf, config), _plain(OmegaConf, reference), tuple(overrides))
     except (HydraException, OmegaConfBaseException) as error:
         raise ConfigError(_one_line(error)) from None
+    except ConfigError:
+        raise
+    except ValueError as error:  # Hydra's own for `algo=null` or `algo=3`; it does not say which override it means
+        raise ConfigError(f"{' '.join(overrides)}: {_one_line(error)}") from None
 
 
 def shown(part: str, overrides: Sequence[str], config_dir: str | None, config_name: str) -> str:
     """Hydra's --cfg: the composed config as YAML, unresolved; `job` without Hydra's own, `hydra` only that, `all` both."""
-    from hydra import compose, initialize_config_module
+    from hydra import compose
     from omegaconf import OmegaConf, open_dict
 
     composed(overrides, config_dir, config_name)  # for its errors
-    with initialize_config_module("dpfl_bench.conf", version_base="1.3"):
-        config = compose(config_name, [*overrides, *_searched(config_dir)], return_hydra_config=True)
+    with _searching(config_dir):
+        config = compose(config_name, list(overrides), return_hydra_config=True)
     with open_dict(config):
         hydra = config.pop("hydra")
     if part == "job":
@@ -62,8 +65,26 @@ def shown(part: str, overrides: Sequence[str], config_dir: str | None, config_na
     return OmegaConf.to_yaml(OmegaConf.create({"hydra": hydra} if part == "hydra" else {**config, "hydra": hydra}))
 
 
-def _searched(config_dir: str | None) -> list[str]:
-    return [f"hydra.searchpath=[file://{Path(config_dir).absolute()}]"] if config_dir else []
+@contextmanager
+def _searching(config_dir: str | None) -> Iterator[None]:
+    """Hydra with the user's folder before ours. Its public hydra.searchpath comes after ours and holds no primary config."""
+    from hydra import version
+    from hydra._internal.hydra import Hydra
+    from hydra._internal.utils import create_config_search_path
+    from hydra.core.global_hydra import GlobalHydra
+
+    path = create_config_search_path("pkg://dpfl_bench.conf")
+    if config_dir is not None:
+        if not Path(config_dir).is_dir():
+            raise ConfigError(f"-cd {config_dir}: expected a folder with configs, there is none of that name; correct the path")
+        path.prepend("user", f"file://{Path(config_dir).absolute()}", "main")
+    version.setbase("1.3")
+    GlobalHydra.instance().clear()
+    Hydra.create_main_hydra2("dpfl-bench", path)
+    try:
+        yield
+    finally:
+        GlobalHydra.instance().clear()
 
 
 def _plain(omegaconf: Any, config: Any) -> dict[str, Any]:
@@ -74,7 +95,7 @@ def _plain(omegaconf: Any, config: Any) -> dict[str, Any]:
 def _one_line(error: Exception) -> str:
     """Hydra says what was wrong in several lines; the options it lists are worth keeping."""
     text = str(error).split("Config search path:")[0]
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    lines = [line.strip() for line in text.splitlines() if line.strip() and not line.startswith("To append to your config")]
     cause = str(error.__cause__).splitlines()[0] if error.__cause__ else ""
     said = "; ".join([*lines, *([cause] if cause and cause not in lines[0] else [])])
     return f"{said} (dpfl-bench run --cfg job shows every key, dpfl-bench list the choices)"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import types
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, fields
 from importlib import import_module
 from typing import Any, Literal, get_args, get_origin, get_type_hints
@@ -19,12 +19,14 @@ ONLY_FOR_COMPOSING = ("default_local_steps", "default_total_steps")
 def settings(composed: Composed) -> Settings:
     """Validate everything that can be known without data; ConfigError names the key, the value and the remedy."""
     config = dict(composed.config)
-    _refuse_unknown(config, composed.reference)
+    _check_keys(config, composed.reference)
+    _check_names("", config, [*(f.name for f in fields(Settings)), *ONLY_FOR_COMPOSING])
     for group in GROUPS[:-1]:
         config[group] = _as_reference(group, config[group], composed.reference[group])
     config.update(_schedule(config))
     _fill_suggested(config)
-    config["eval_every"] = config["eval_every"] or max(1, math.ceil(config["rounds"] / 25))
+    if config["eval_every"] is None:
+        config["eval_every"] = max(1, math.ceil(config["rounds"] / 25))
     for key in ONLY_FOR_COMPOSING:
         del config[key]
     made: Settings = _typed("", config, Settings)
@@ -34,14 +36,25 @@ def settings(composed: Composed) -> Settings:
     return made
 
 
-def _refuse_unknown(config: Mapping[str, Any], reference: Mapping[str, Any], prefix: str = "") -> None:
+def _check_keys(config: Mapping[str, Any], reference: Mapping[str, Any], prefix: str = "") -> None:
+    """The keys that the chosen files have, at every depth."""
+    _check_names(prefix, config, reference)
     for key, value in config.items():
         path = f"{prefix}{key}"
-        if key not in reference:
-            near = ", ".join(sorted(reference))
-            raise ConfigError(f"{path}={value}: unknown key; expected one of {near}")
-        if isinstance(value, Mapping) and isinstance(reference[key], Mapping):
-            _refuse_unknown(value, reference[key], f"{path}.")
+        if isinstance(reference[key], Mapping):
+            if not isinstance(value, Mapping):
+                raise ConfigError(f"{path}={value}: expected keys of its own, like {path}.{next(iter(reference[key]))}")
+            _check_keys(value, reference[key], f"{path}.")
+
+
+def _check_names(prefix: str, given: Mapping[str, Any], names: Collection[str]) -> None:
+    """Neither a key too many nor one too few (by `~key`, or in a user's own primary config)."""
+    for name in names:
+        if name not in given:
+            raise ConfigError(f"{prefix}{name}: expected a value, the key is missing; dpfl-bench run --cfg job shows the default")
+    for name, value in given.items():
+        if name not in names:
+            raise ConfigError(f"{prefix}{name}={value}: unknown key; expected one of {', '.join(sorted(names))}")
 
 
 def _as_reference(path: str, value: Any, reference: Any) -> Any:
@@ -64,6 +77,7 @@ def _typed(path: str, value: Any, kind: Any) -> Any:
         return value
     if isinstance(kind, type) and hasattr(kind, "__dataclass_fields__"):
         hints = get_type_hints(kind)
+        _check_names(f"{path}.".lstrip("."), value, hints)
         given = {f.name: _typed(f"{path}.{f.name}".lstrip("."), value[f.name], hints[f.name]) for f in fields(kind)}
         return kind(**given)
     if kind is float and isinstance(value, int) and not isinstance(value, bool):
@@ -81,9 +95,6 @@ def _schedule(config: Mapping[str, Any]) -> dict[str, int]:
     """Exactly two of rounds, local_steps and total_steps; the third follows."""
     names = ("rounds", "local_steps", "total_steps")
     given = {n: _typed(n, config[n], int) for n in names if config[n] is not None}
-    for name, value in given.items():
-        if value < 1:
-            raise ConfigError(f"{name}={value}: expected at least 1")
     if len(given) == 3:
         text = ", ".join(f"{n}={v}" for n, v in given.items())
         raise ConfigError(f"{text}: expected exactly two of the three, the third follows; leave one out")
@@ -91,6 +102,9 @@ def _schedule(config: Mapping[str, Any]) -> dict[str, int]:
         given["local_steps"] = _typed("default_local_steps", config["default_local_steps"], int)
     if len(given) < 2:
         given["total_steps"] = _typed("default_total_steps", config["default_total_steps"], int)
+    for name, value in given.items():
+        if value < 1:
+            raise ConfigError(f"{name}={value}: expected at least 1")
     if "total_steps" not in given:
         given["total_steps"] = given["rounds"] * given["local_steps"]
     for known, follows in (("local_steps", "rounds"), ("rounds", "local_steps")):
@@ -147,9 +161,7 @@ _RANGES = {
     "repeats": _COUNT,
     "eval_every": _COUNT,
     "checkpoint_every": _COUNT,
-    "privacy.clip": _Range(
-        lambda v: 0 < v < math.inf, "a number > 0 (there is no privacy without a bound; eps=inf drops both)"
-    ),
+    "privacy.clip": _Range(lambda v: 0 < v < math.inf, "a number > 0 (there is no privacy without a bound; eps=inf drops both)"),
     "privacy.v": _POSITIVE,
     "privacy.noise_multiplier": _POSITIVE,
     "engine.chunk": _COUNT,
@@ -175,15 +187,11 @@ def _check_privacy(made: Settings) -> None:
     """What can be refused by looking at the algorithm and the privacy model alone."""
     algo, privacy = made.algo, made.privacy
     if made.private and not algo["private"]:
-        raise ConfigError(
-            f"eps={made.eps:g}: algo={algo['name']} is the one without privacy; use algo=dp_{algo['name']} or eps=inf"
-        )
+        raise ConfigError(f"eps={made.eps:g}: algo={algo['name']} is the one without privacy; use algo=dp_{algo['name']} or eps=inf")
     if made.private and privacy.calibration == "fixed" and privacy.noise_multiplier is None:
         raise ConfigError("privacy.noise_multiplier=null: expected a number > 0 with privacy.calibration=fixed")
     if made.private and privacy.calibration == "formula" and privacy.v is None:
-        raise ConfigError(
-            "privacy.v=null: expected the formula's constant, a number > 0, with privacy.calibration=formula"
-        )
+        raise ConfigError("privacy.v=null: expected the formula's constant, a number > 0, with privacy.calibration=formula")
     if target(algo).remembers:
         _check_memory(made)
 
@@ -205,14 +213,13 @@ def _check_memory(made: Settings) -> None:
 
 def _check_lots(made: Settings) -> None:
     if made.batch_size is not None and made.sample_rate is not None:
-        raise ConfigError(
-            f"sample_rate={made.sample_rate:g}: expected either batch_size or sample_rate, got batch_size={made.batch_size} too"
-        )
+        raise ConfigError(f"sample_rate={made.sample_rate:g}: expected one of the two, got batch_size={made.batch_size} too")
     known = made.dataset["records"]
     smallest = made.records or (known // made.clients if known else None)
     if made.batch_size is not None and smallest is not None and made.batch_size > smallest:
         raise ConfigError(
-            f"batch_size={made.batch_size}: expected at most the smallest client's records, {smallest}; lower it, or lower clients={made.clients}"
+            f"batch_size={made.batch_size}: expected at most the smallest client's records, {smallest}; "
+            f"lower it, or lower clients={made.clients}"
         )
 
 

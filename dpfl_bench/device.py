@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from dpfl_bench.settings import ConfigError
+
 if TYPE_CHECKING:
     import torch
 
@@ -23,9 +25,7 @@ def choose(name: str) -> torch.device:
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError) as error:
         reason = str(error).splitlines()[0]
-        raise ValueError(
-            f"device={name}: expected a device that torch can use here, e.g. auto or cpu ({reason})"
-        ) from None
+        raise ConfigError(f"device={name}: expected a device that torch can use here, e.g. auto or cpu ({reason})") from None
     return device
 
 

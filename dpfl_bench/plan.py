@@ -9,7 +9,7 @@ from dpfl_bench import theory
 from dpfl_bench.privacy import calibration
 from dpfl_bench.privatise import Budget, drawn_schedules
 from dpfl_bench.results.clean import clean
-from dpfl_bench.settings import Settings
+from dpfl_bench.settings import ConfigError, Settings
 
 FACTORS = (0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)  # of T*, for the table of B(T)
 
@@ -72,10 +72,12 @@ def _theory(settings: Settings, budget: Budget) -> dict[str, Any] | None:
     if model["name"] != "logreg" or decay <= 0 or not settings.private:
         return None
     bias = model["bias"] if model["bias"] is not None else dataset["classes"] != 2
-    if settings.theory.L is None and dataset["gram"] is None:
+    if dataset["classes"] is None or dataset["shape"] is None or (settings.theory.L is None and dataset["gram"] is None):
         return None
     curvature = theory.curvature(dataset["classes"])
     L = settings.theory.L or curvature * (dataset["gram"] + bias) + decay
+    if not decay < L:
+        raise ConfigError(f"theory.L={L:g}: expected more than mu={decay:g} (model.l2 and weight_decay); raise it or leave it out")
     p = theory.p_star(decay, L)
     clients, eps, delta, clip = settings.clients, settings.eps, settings.delta, settings.privacy.clip
     dimension = (1 if dataset["classes"] == 2 else dataset["classes"]) * (math.prod(dataset["shape"]) + bias)
@@ -129,5 +131,7 @@ def _theory_lines(made: dict[str, Any] | None) -> list[str]:
     if made["T_star"] is None:
         return [*lines, "             T* needs theory.psi0"]
     none = " (the budget buys nothing)" if made["T_star"] == 0 else ""
-    lines.append(f"             T* {made['T_star']:.6g}{none}, {made['rounds_star']:.4g} rounds; psi_0 {made['psi0']:.4g} ({made['psi0_from']})")
+    lines.append(
+        f"             T* {made['T_star']:.6g}{none}, {made['rounds_star']:.4g} rounds; psi_0 {made['psi0']:.4g} ({made['psi0_from']})"
+    )
     return [*lines, "             T          B(T)", *(f"             {row['T']:<10} {row['bound']:.6g}" for row in made["bound"])]

@@ -6,17 +6,16 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, cast
 
 from dpfl_bench.config import target
 from dpfl_bench.federation import schedule as schedules
 from dpfl_bench.federation.schedule import Schedule
 from dpfl_bench.privacy import accounting, calibration
 from dpfl_bench.privacy.ledger import Ledger
-from dpfl_bench.privacy.releases import PrivacyError, Releases, view
+from dpfl_bench.privacy.releases import Observer, PrivacyError, Releases, View, view
 from dpfl_bench.settings import ConfigError, Settings
 
-OBSERVERS = ("server", "third_party")
+OBSERVERS: tuple[Observer, ...] = ("server", "third_party")
 
 
 def drawn_schedules(settings: Settings) -> list[Schedule]:
@@ -58,7 +57,7 @@ class Budget:
         return Budget(settings, _releases(settings, drawn))
 
     @property
-    def observer(self) -> str:
+    def observer(self) -> Observer:
         return self.settings.privacy.bounded_observer
 
     @cached_property
@@ -138,26 +137,32 @@ class Budget:
             return None
         drawn = drawn_schedules(self.settings)
         return calibration.max_rounds(
-            self.settings.eps, self.settings.delta, self.noise_multiplier, lambda t: self._view_at(drawn, t), self.settings.privacy.accountant
+            self.settings.eps,
+            self.settings.delta,
+            self.noise_multiplier,
+            lambda t: self._view_at(drawn, t),
+            self.settings.privacy.accountant,
         )
 
-    def _view_at(self, drawn: Sequence[Schedule], rounds: int) -> Any:
+    def _view_at(self, drawn: Sequence[Schedule], rounds: int) -> View:
         longer = [_lengthened(s, rounds) for s in drawn]
-        return view(_releases(self.settings, longer), self.observer)
+        found = view(_releases(self.settings, longer), self.observer)
+        assert found is not None
+        return found
 
-    def _view(self, observer: str) -> float:
+    def _view(self, observer: Observer) -> float:
         try:
             trusted = view(self.planned, observer) is None
         except PrivacyError:
             return math.inf  # no valid bound is known for this observer
         return math.inf if trusted or not self.settings.private else self._best(self.planned, observer)[1]
 
-    def _best(self, releases: Releases, observer: str) -> tuple[str, float]:
+    def _best(self, releases: Releases, observer: Observer) -> tuple[str, float]:
         composition = view(releases, observer)
         assert composition is not None
         return accounting.best(composition, self.noise_multiplier, self.settings.delta)
 
-    def _eps(self, releases: Releases, observer: str, accountant: str) -> float:
+    def _eps(self, releases: Releases, observer: Observer, accountant: str) -> float:
         if not self.settings.private:
             return math.inf
         composition = view(releases, observer)

@@ -80,6 +80,8 @@ def theorem_gap(job: Job) -> str | None:
         return "needs every client and full gradients"
     if settings.local_momentum or settings.server_momentum or settings.server_lr != 1 or settings.lr_decay != 1:
         return "needs plain steps: no momentum, server_lr=1, lr_decay=1"
+    if settings.private and settings.privacy.remembered != "own_message":
+        return f"needs shifts made of noisy messages, here privacy.memory={settings.privacy.remembered}"
     if settings.lr > 1 / job.reference.L:
         return f"needs lr <= 1/L = {1 / job.reference.L:.4g}"
     return None
@@ -130,9 +132,13 @@ def result(job: Job, folder: RunFolder, seconds: float, diverged: dict[str, int]
         "metric": "accuracy" if job.problem.classes else "r2",
         "test_error_mean": NAN if diverged else float(last.mean()),
         "test_error_std": NAN if diverged else (float(last.std(ddof=1)) if len(last) > 1 else 0.0),
-        "best_round": int(by_round.idxmin()) if by_round.notna().any() else None,
+        "best_round": int(str(by_round.idxmin())) if by_round.notna().any() else None,
         "diverged": diverged,
-        "partition": {"name": settings.partition["name"], "hash": job.data.partition_hash, "sizes": _spread(job.data.federation.sizes)},
+        "partition": {
+            "name": settings.partition["name"],
+            "hash": job.data.partition_hash,
+            "sizes": _spread(job.data.federation.sizes),
+        },
         "data": {
             "source": job.data.records.source,
             "subset": job.data.records.subset or None,
@@ -162,7 +168,14 @@ def privacy(job: Job) -> dict[str, Any]:
     """privacy.json: the ledger, eps towards each observer and by each accountant, and what is not accounted."""
     settings, budget = job.settings, job.budget
     if not settings.private:
-        return {"private": False, "eps": math.inf, "releases": [], "views": {}, "accountants": {}, "not_accounted": ["everything: eps=inf"]}
+        return {
+            "private": False,
+            "eps": math.inf,
+            "releases": [],
+            "views": {},
+            "accountants": {},
+            "not_accounted": ["everything: eps=inf"],
+        }
     planned = budget.planned
     release = {
         "kind": "update",
@@ -236,5 +249,3 @@ def mean_error(result: dict[str, Any]) -> float:
     """test_error_mean, NaN for a run that diverged."""
     value = result["test_error_mean"]
     return NAN if value is None else float(value)
-
-

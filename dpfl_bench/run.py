@@ -147,11 +147,12 @@ class _Runner:
         cohort = build.cohort(job.settings, job.budget, job.problem, job.data, schedule.seed)
         start = cohort.start(initial(job, schedule.seed))
         self.psi0 = report.psi(job, start, schedule, 0)
-        state, done = (found.state(cohort), found.done) if found else (start, 0)
         if not found:
-            self._evaluate(state, schedule, 0, None)
-            self._save(state, schedule, 0)
-        for done, state, diagnostics in train.rounds(cohort, schedule, state, done):
+            self._evaluate(start, schedule, 0, None)
+            self._save(start, schedule, 0)
+        state, done = (found.state(cohort), found.done) if found else (start, 0)
+        played = train.rounds(cohort, schedule, state, done)
+        for done, state, diagnostics in played:
             bar.update()
             if done % job.settings.eval_every == 0 or done == schedule.rounds:
                 self._evaluate(state, schedule, done, diagnostics)

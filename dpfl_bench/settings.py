@@ -42,7 +42,7 @@ class Privacy:
         return self.memory or ("own_message" if self.trust == "local" else "own_update")
 
     @property
-    def bounded_observer(self) -> str:
+    def bounded_observer(self) -> Literal["server", "third_party"]:
         return self.observer or ("third_party" if self.trust == "central" else "server")
 
 
@@ -99,7 +99,7 @@ class Settings:
         return self.eps != float("inf")
 
     @property
-    def sampling(self) -> str:
+    def sampling(self) -> Literal["full", "fixed", "poisson"]:
         """Of clients: full | fixed | poisson."""
         return "full" if self.sampled_clients == self.clients else self.client_sampling
 

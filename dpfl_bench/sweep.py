@@ -39,7 +39,8 @@ def run_all(overrides: Sequence[str], config_dir: str | None, config_name: str) 
             try:
                 code = _train(job)
             except Exception as error:
-                traceback.print_exc()
+                if not isinstance(error, ConfigError):
+                    traceback.print_exc()
                 failed.append(f"{job.label}: {type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}")
                 continue
             if code in (130, 143):

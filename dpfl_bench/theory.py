@@ -6,10 +6,11 @@ psi_t = sum_i |x_t^i - x*|^2 + (lr/p)^2 sum_i |h_t^i - grad f_i(x*)|^2, T local 
 Deviations from the paper:
 - B.1's last display has "+ 2 p sigma^2"; the derivation gives p N d sigma^2, which the paper uses afterwards.
 - B.1 sums the noise to infinity, p N d sigma^2 / (1 - rho); `utility_bound` keeps the exact geometric sum.
-- B.2's "(1 - theta)^T <= (1 - mu/L)^T" is reversed (theta <= mu/L). p* = sqrt(mu/L) still minimises the bound: it minimises both terms.
+- B.2's "(1 - theta)^T <= (1 - mu/L)^T" is reversed (theta <= mu/L). p* = sqrt(mu/L) still minimises the bound: a smaller p
+  contracts less at the same noise, a larger one adds noise at the same contraction.
 - T* may come out negative: then it is 0, "the budget buys nothing", and the starting point is the best the bound knows.
-- v is not free. With full participation an exact accountant fixes it (`privacy.calibration.implied`), for the realised number of
-  communications; pT is only their expectation.
+- v is not free. With full participation an exact accountant fixes it (`privacy.calibration.implied`), for the realised
+  number of communications; pT is only their expectation.
 - mu and L must hold for every client, not for the mean loss.
 """
 
@@ -24,9 +25,7 @@ def p_star(mu: float, L: float) -> float:
     return math.sqrt(mu / L)
 
 
-def optimal_steps(
-    psi0: float, eps: float, delta: float, mu: float, L: float, v: float, clip: float, clients: int, dimension: int
-) -> float:
+def optimal_steps(psi0: float, eps: float, delta: float, mu: float, L: float, v: float, clip: float, clients: int, dimension: int) -> float:
     """Corollary 1's T*: the real-valued minimiser of `bound` over the total number of local steps, at least 0."""
     _check_curvature(mu, L)
     rate = -math.log1p(-mu / L)
@@ -71,11 +70,13 @@ def utility_bound(t: int, psi0: float, rho: float, p: float, clients: int, dimen
 def prior_psi0(mu: float, L: float, p: float, clients: int, classes: int, max_row_norm: float) -> float:
     """An upper bound of psi_0 that looks at no label: l2-regularised logistic regression, x_0 = 0, h_0 = 0, lr = 1/L.
 
-    f_i(x) = mean over records of the cross-entropy + (mu/2) |x|^2, every row (with its constant 1, if there is a bias, which is then
-    regularised too) of norm <= `max_row_norm` = R; two classes have one logit, K > 2 classes a softmax.
+    f_i(x) = mean over records of the cross-entropy + (mu/2) |x|^2; every row (with its constant 1 if there is a bias, which is
+    then regularised too) has norm <= `max_row_norm` = R; two classes have one logit, K > 2 classes a softmax; the target is
+    the mean of the f_i over N clients.
     1. The loss is >= 0 and equals ln K at 0, so (mu/2) |x*|^2 <= f(x*) <= f(0) = ln K, that is |x*|^2 <= 2 ln(K) / mu.
-    2. A record's gradient in x is (s - y) row, |s - y| <= 1, with one logit, and (s - e_y) row', |s - e_y|_2 <= sqrt(2) (probabilities minus
-       a unit vector), with a softmax. So |grad f_i(x*)| <= a R + mu |x*|, a = 1 or sqrt(2).
+    2. A record's gradient is (s - y) row with |s - y| <= 1 for one logit, and the outer product (s - e_y) row' of norm
+       |s - e_y| |row| for a softmax; |s - e_y|^2 = (1 - s_y)^2 + sum of the other s^2 <= 2 (1 - s_y)^2 <= 2. So
+       |grad f_i(x*)| <= a R + mu |x*| with a = 1 or sqrt(2).
     3. psi_0 = N |x*|^2 + 1/(L p)^2 sum_i |grad f_i(x*)|^2.
     """
     _check_curvature(mu, L)
@@ -89,3 +90,8 @@ def prior_psi0(mu: float, L: float, p: float, clients: int, classes: int, max_ro
 def _check_curvature(mu: float, L: float) -> None:
     if not 0 < mu < L:
         raise ValueError(f"mu={mu}, L={L}: expected 0 < mu < L (add l2 regularisation for mu > 0)")
+
+
+def curvature(classes: int) -> float:
+    """The largest second derivative of a record's loss by its outputs: 1/4 one logit, 1/2 softmax, 1 squares (classes = 0)."""
+    return {0: 1.0, 2: 0.25}.get(classes, 0.5)

@@ -17,9 +17,7 @@ from dpfl_bench.problems.problem import Batch, in_dtype
 class Federation:
     """The clients' training records and the global test set."""
 
-    def __init__(
-        self, records: Records, parts: list[np.ndarray], lots: LotRule, device: torch.device, dtype: torch.dtype
-    ):
+    def __init__(self, records: Records, parts: list[np.ndarray], lots: LotRule, device: torch.device, dtype: torch.dtype):
         order = np.concatenate(parts)
         self.sizes = np.array([len(part) for part in parts])
         self.offsets = np.concatenate([[0], np.cumsum(self.sizes)])

@@ -53,9 +53,7 @@ class SendDoor:
         bounded, norms = getattr(bounding, self.bound)(updates, self.clip)
         if self.trust == "central" or self.noise_std == 0:
             return bounded, bounded, norms
-        std = (
-            self.noise_std if self.trust == "local" else self.noise_std / len(round.cohort) ** 0.5
-        )  # a share of the sum's noise
+        std = self.noise_std if self.trust == "local" else self.noise_std / len(round.cohort) ** 0.5  # a share of the sum's noise
         noise = mechanisms.client_gaussian(self.seed, round.index, clients, updates.shape[1], std)
         messages = bounded + torch.from_numpy(noise).to(updates)
         return messages, messages if self.memory == "own_message" else bounded, norms
@@ -92,9 +90,7 @@ class LocalOracle:
     def gradient(self, y: Tensor) -> Tensor:
         batch = next(self._batches, None)
         if batch is None:
-            raise RuntimeError(
-                f"the algorithm asked for more than the {self.steps} gradients that this round's schedule allows"
-            )
+            raise RuntimeError(f"the algorithm asked for more than the {self.steps} gradients that this round's schedule allows")
         gradient = self._problem.gradient(y, batch)
         return gradient + self._optimiser.weight_decay * y if self._optimiser.weight_decay else gradient
 

@@ -45,7 +45,8 @@ def _losses(problem: Problem, features: Tensor, targets: Tensor, x: Tensor, wide
 
 def _batches(features: Tensor, targets: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
     size = max(1, BATCH_NUMBERS // max(1, features[0].numel()))
-    yield from zip(features.split(size), targets.split(size), strict=True)
+    for start in range(0, len(targets), size):
+        yield features[start : start + size], targets[start : start + size]
 
 
 def _metric(problem: Problem, hits: Tensor, targets: Tensor) -> float:

@@ -13,7 +13,7 @@ from functools import cached_property
 import numpy as np
 
 from dpfl_bench import rng
-from dpfl_bench.privacy.releases import Releases
+from dpfl_bench.privacy.releases import Neighbours, Releases, Sampling, Trust
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Schedule:
     seed: int
     clients: int
     cohort_size: int
-    sampling: str  # of clients: full | fixed | poisson
+    sampling: Sampling  # of clients
     steps: tuple[int, ...]  # local steps of each round
     p: float
     lr: float
@@ -95,7 +95,7 @@ def coin_steps(seed: int, total_steps: int, local_steps: int) -> tuple[int, ...]
     return tuple(int(gap) for gap in np.diff(heads, prepend=-1))
 
 
-def releases(schedules: Sequence[Schedule], trust: str, neighbours: str, sums_only: bool) -> Releases:
+def releases(schedules: Sequence[Schedule], trust: Trust, neighbours: Neighbours, sums_only: bool) -> Releases:
     """What the worst of these seeds releases."""
     first = schedules[0]
     return Releases(

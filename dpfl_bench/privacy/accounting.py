@@ -3,14 +3,13 @@
 Unit: one client. The noise multiplier is std / sensitivity of one release, the sensitivity of the neighbouring relation that the
 composition is valid for (`releases.py`): C under add_remove_one, 2C under replace_one. Every number is an upper bound:
 
-| mechanism | sampling, relation | exact | pld | rdp |
-|---|---|---|---|---|
-| gaussian | none, either | yes | dp-accounting | closed form, optimised over real orders |
-| poisson | Poisson, add_remove_one | | dp-accounting | dp-accounting (Mironov, Talwar & Zhang 2019) |
-| fixed | without replacement, replace_one | | dominating pair below, composed by dp-accounting | dp-accounting (Wang et al. 2019, Theorem 27) |
+- gaussian (no sampling, either relation): exact; PLD by dp-accounting; RDP in closed form over real orders.
+- poisson (add_remove_one): PLD and RDP by dp-accounting (RDP: Mironov, Talwar & Zhang 2019).
+- fixed (without replacement, replace_one): PLD of the dominating pair in `divergences.py`; RDP by dp-accounting (Wang,
+  Balle & Kasiviswanathan 2019, Theorem 27).
 
-dp-accounting's `GaussianDpEvent` means std / C in its PLD accountant under REPLACE_ONE, but std / sensitivity in its RDP accountant,
-sampled without replacement or not. Here PLDs are therefore built for sensitivity 1, never with REPLACE_ONE.
+dp-accounting's `GaussianDpEvent` means std / C in its PLD accountant under REPLACE_ONE, but std / sensitivity in its RDP
+accountant, sampled or not. Here PLDs are therefore built for sensitivity 1, never with REPLACE_ONE.
 """
 
 from __future__ import annotations

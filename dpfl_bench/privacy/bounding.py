@@ -1,4 +1,7 @@
-"""How the norm of an update is bounded by C: clip or normalise. After either, one client moves the sum by at most C (zero-out) or 2C (replace)."""
+"""How the norm of an update is bounded by C: clip or normalise.
+
+After either, one client moves the sum by at most C (add_remove_one, as zero-out) or 2C (replace_one).
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ def normalise(updates: torch.Tensor, bound: float) -> tuple[torch.Tensor, torch.
     updates: (c, d); also returns the norms before, (c,).
     """
     norms = updates.norm(dim=1)
-    zero = (norms == 0).unsqueeze(1)
+    zero = (updates == 0).all(dim=1, keepdim=True)  # not norms == 0: the norm of a tiny update underflows
     # dividing by the largest entry first keeps ||u|| from underflowing for tiny updates
     scaled = (updates / updates.abs().amax(dim=1, keepdim=True)).where(~zero, updates.new_ones(()))
     return scaled * (bound / scaled.norm(dim=1, keepdim=True)), norms

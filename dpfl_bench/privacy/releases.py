@@ -3,14 +3,14 @@
 Unit: one client's whole contribution to one cohort's sum, bounded to norm C. Neighbouring federations differ in one client:
 
 - `replace_one`: its data are replaced by any other data, so a sum moves by at most 2C.
-- `add_remove_one` means zero-out: the client is present or contributes a zero update, so a sum moves by at most C. The public
-  cohort size, the divisor and the noise (the absent client's share included) stay as they are. They must: with shares sized by the
-  number of clients that are really there, the noise variance itself would differ between neighbours, and that alone leaks about
-  d/(4 m^2) nats per release of dimension d.
+- `add_remove_one` means zero-out: the client is present or contributes a zero update, so a sum moves by at most C. The
+  public cohort size, the divisor and the noise (the absent client's share included) stay as they are. They must: with
+  shares sized by the number of clients that are really there, the noise variance itself would differ between neighbours,
+  and that alone leaks about d/(4 m^2) nats per release of dimension d.
 
-The noise multiplier is std / sensitivity: sensitivity 2C under replace_one, C under add_remove_one. Under local trust std is each client's
-own noise; under secagg and central it is the noise on the cohort's sum (a share is 1/sqrt(m) of it, m = the realised cohort).
-Cohorts are drawn independently in every round, never from data.
+The noise multiplier is std / sensitivity: sensitivity 2C under replace_one, C under add_remove_one. Under local trust std
+is each client's own noise; under secagg and central it is the noise on the cohort's sum (a share is 1/sqrt(m) of it, m = the
+realised cohort). Cohorts are drawn independently in every round, never from data.
 """
 
 from __future__ import annotations
@@ -34,9 +34,10 @@ class PrivacyError(ValueError):
 class Releases:
     """Everything about what one run releases that an accountant needs; it never depends on data.
 
-    `sums_only` says that whatever follows a release (the server's step, the clients' memories) is a function of the cohorts' sums
-    alone. It is False for ScaffNew's shifts and SCAFFOLD's controls, made of a client's own noisy message, and for FedEXP's mean of
-    squared norms under local trust. Single messages then show through what is made of them, so nobody is bounded by what a sum hides.
+    `sums_only`: whatever follows a release (the server's step, the clients' memories) is a function of the cohorts' sums
+    and of each client's data alone. It is False for ScaffNew's shifts and SCAFFOLD's controls, which are made of a client's
+    own message, and for FedEXP's mean of squared norms under local trust: single messages then show through later sums, so
+    nobody is bounded by what one sum hides. (Under central trust only memories may do so: messages carry no noise there.)
     """
 
     rounds: int  # releases of the cohort
@@ -63,9 +64,7 @@ class Releases:
                 f"got cohort={self.cohort}, worst={self.worst} (use sampling=fixed)"
             )
         if self.sampling != "poisson" and self.smallest_cohort != self.cohort:
-            raise PrivacyError(
-                f"smallest_cohort={self.smallest_cohort}: expected cohort={self.cohort} under sampling={self.sampling}"
-            )
+            raise PrivacyError(f"smallest_cohort={self.smallest_cohort}: expected cohort={self.cohort} under sampling={self.sampling}")
 
     def _check_names(self) -> None:
         for key, value, known in (
@@ -99,9 +98,9 @@ View = tuple[Composition, ...]  # alternatives: each alone bounds the whole run,
 def view(releases: Releases, observer: Observer) -> View | None:
     """What bounds `observer`; None if it is trusted, so that nothing does. Client level, both neighbouring relations.
 
-    The server chooses the cohorts: sampling clients never amplifies towards it. A third party sees every global model but neither
-    the cohorts nor, under poisson, their sizes; it is not a client of the run, who would know its own noise (with k of the m clients
-    colluding, a sum keeps sqrt(1 - k/m) of its noise). Cohorts once revealed, `worst` releases bound it too.
+    The server chooses the cohorts: sampling clients never amplifies towards it. A third party sees every global model but
+    neither the cohorts nor, under poisson, their sizes. It is not a client of the run, who would know its own noise (k of m
+    clients colluding leave a sum sqrt(1 - k/m) of its noise). Even with the cohorts revealed, `worst` releases bound it.
     """
     if observer not in ("server", "third_party"):
         raise PrivacyError(f"observer={observer}: expected server or third_party")
@@ -116,7 +115,7 @@ def _seen_by_server(releases: Releases) -> Composition:
     """Every release of the most frequent client; a share alone where messages show through later sums."""
     if releases.trust == "local" or releases.sums_only:
         return _known_cohorts(releases)
-    # Zero-sum shifts make the others' updates a readout of their noise shares, so only the client's own share is sure to hide it.
+    # Shifts that sum to zero make the others' later updates a readout of their noise: only its own share is sure to hide a client.
     largest = releases.clients if releases.sampling == "poisson" else releases.cohort
     return _known_cohorts(releases, 1 / math.sqrt(largest))
 
@@ -136,10 +135,9 @@ def _without_replacement(releases: Releases, scale: float = 1.0) -> View:
 
 def _outside(releases: Releases) -> View:
     """A third party under local or secagg trust: the sums, at most."""
-    if releases.trust == "local":  # a sum of k messages carries sqrt(k) times one message's noise
-        scale = math.sqrt(releases.smallest_cohort)
-    else:  # an empty or a small cohort shows under poisson, so it is treated as known
-        scale = 1.0
+    # Under local trust a sum of k messages carries sqrt(k) times one message's noise. A poisson cohort's size shows (an empty
+    # one as no change at all), so poisson cohorts count as known.
+    scale = math.sqrt(releases.smallest_cohort) if releases.trust == "local" else 1.0
     if releases.sampling == "fixed" and releases.neighbours == "replace_one":
         return _without_replacement(releases, scale)
     return (_known_cohorts(releases, scale),)

@@ -55,7 +55,7 @@ class LinearProblem:
 
     def _outputs(self, y: Tensor, rows: Tensor) -> Tensor:
         """(c, d), (c, b, f) -> (c, b, k)"""
-        weight = y[:, : self.outputs * self.features].unflatten(1, (self.outputs, self.features))
+        weight = y[:, : self.outputs * self.features].reshape(len(y), self.outputs, self.features)
         outputs = torch.bmm(rows, weight.transpose(1, 2))
         return outputs + y[:, None, self.outputs * self.features :] if self.bias else outputs
 
@@ -78,9 +78,7 @@ def logreg(shape: list[int], classes: int, l2: float, bias: bool | None) -> Line
 def linreg(shape: list[int], classes: int, l2: float, bias: bool, init: str, init_scale: float) -> LinearProblem:
     """Least squares, loss 1/2 (x'w - y)^2."""
     if classes != 0:
-        raise ValueError(
-            f"model=linreg: expected a regression data set, got one with {classes} classes (use model=logreg)"
-        )
+        raise ValueError(f"model=linreg: expected a regression data set, got one with {classes} classes (use model=logreg)")
     if init not in ("zeros", "near_optimum"):
         raise ValueError(f"model.init={init}: expected zeros or near_optimum")
     return LinearProblem(math.prod(shape), 0, bias, l2, init, init_scale)

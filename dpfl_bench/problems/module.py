@@ -58,7 +58,7 @@ class ModuleProblem:
 
     def _forward(self, x: Tensor, features: Tensor) -> Tensor:
         named = list(self.module.named_parameters())
-        parts = x.split([p.numel() for _, p in named])
+        parts = torch.split(x, [p.numel() for _, p in named])
         parameters = {name: part.view(p.shape) for (name, p), part in zip(named, parts, strict=True)}
         outputs: Tensor = functional_call(self.module, parameters, (features,))
         return outputs

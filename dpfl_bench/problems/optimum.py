@@ -5,11 +5,13 @@ Objective: sum_r weight_r loss_r(x) + decay/2 |x|^2, with weights 1 / (clients *
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
+from dpfl_bench import theory
 from dpfl_bench.problems.linear import LinearProblem
 
 LARGEST_WORK = 2e10  # records * dimension^2 multiplications that are worth a reference value
@@ -24,7 +26,7 @@ class Optimum:
 
 def solve(problem: LinearProblem, features: Tensor, targets: Tensor, weights: Tensor, decay: float) -> Optimum | None:
     """None where there is no unique finite optimum (logistic without decay) or it would cost too much to find."""
-    if problem.classes and decay == 0 or len(features) * problem.dimension**2 > LARGEST_WORK:
+    if (problem.classes and decay == 0) or len(features) * problem.dimension**2 > LARGEST_WORK:
         return None
     rows, weights = features.flatten(1).double(), weights.double()
     if problem.bias:
@@ -38,23 +40,19 @@ def solve(problem: LinearProblem, features: Tensor, targets: Tensor, weights: Te
 def smoothness(problem: LinearProblem, features: Tensor, offsets: list[int], decay: float) -> float:
     """The largest L over all clients: curvature * largest eigenvalue of X_i'X_i / n_i + decay."""
     largest = 0.0
-    for start, end in zip(offsets, offsets[1:], strict=False):
+    for start, end in itertools.pairwise(offsets):
         rows = features[start:end].flatten(1).double()
         if problem.bias:
             rows = torch.cat([rows, rows.new_ones(len(rows), 1)], dim=1)
         largest = max(largest, torch.linalg.matrix_norm(rows, 2).item() ** 2 / len(rows))
-    return curvature(problem.classes) * largest + decay
-
-
-def curvature(classes: int) -> float:
-    """The largest second derivative of a record's loss by its outputs: 1/4 one logit, 1/2 softmax, 1 squares."""
-    return {0: 1.0, 2: 0.25}.get(classes, 0.5)
+    return theory.curvature(problem.classes) * largest + decay
 
 
 def _least_squares(rows: Tensor, targets: Tensor, weights: Tensor, decay: float) -> Tensor:
     gram = rows.T @ (weights[:, None] * rows) + decay * torch.eye(rows.shape[1], dtype=rows.dtype, device=rows.device)
     right = rows.T @ (weights * targets)
-    return torch.linalg.lstsq(gram.cpu(), right.cpu()[:, None], driver="gelsd").solution.T.to(rows)
+    solution: Tensor = torch.linalg.lstsq(gram.cpu(), right.cpu()[:, None], driver="gelsd").solution  # of least norm
+    return solution.T.to(rows)
 
 
 def _newton(problem: LinearProblem, rows: Tensor, targets: Tensor, weights: Tensor, decay: float) -> Tensor:
@@ -76,9 +74,7 @@ def _newton(problem: LinearProblem, rows: Tensor, targets: Tensor, weights: Tens
     return x
 
 
-def _derivatives(
-    problem: LinearProblem, x: Tensor, rows: Tensor, targets: Tensor, weights: Tensor, decay: float
-) -> tuple[Tensor, Tensor]:
+def _derivatives(problem: LinearProblem, x: Tensor, rows: Tensor, targets: Tensor, weights: Tensor, decay: float) -> tuple[Tensor, Tensor]:
     outputs = rows @ x.T
     if problem.classes == 2:
         chances = outputs.sigmoid()

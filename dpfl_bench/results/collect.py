@@ -74,13 +74,15 @@ def optimal(frame: pd.DataFrame) -> pd.DataFrame:
 
 def markdown(table: pd.DataFrame) -> str:
     """The optimal-(E, T) table."""
-    lines = ["| data set | algorithm | eps | best local steps | rounds | test error | gap to no privacy |", "|---|---|---|---|---|---|---|"]
+    lines = [
+        "| data set | algorithm | eps | best local steps | rounds | test error | gap to no privacy |",
+        "|---|---|---|---|---|---|---|",
+    ]
     for row in table.itertuples():
         spread = f" ± {row.test_error_std:.4f}" if row.test_error_std == row.test_error_std and row.test_error_std > 0 else ""
         gap = "" if math.isnan(row.gap) else f"{row.gap:+.4f}"
-        lines.append(
-            f"| {row.dataset} | {row.algo} | {row.eps_target:g} | {row.local_steps} | {row.rounds} | {row.test_error_mean:.4f}{spread} | {gap} |"
-        )
+        error = f"{row.test_error_mean:.4f}{spread}"
+        lines.append(f"| {row.dataset} | {row.algo} | {row.eps_target:g} | {row.local_steps} | {row.rounds} | {error} | {gap} |")
     return "\n".join(lines) + "\n"
 
 

@@ -13,10 +13,11 @@ from typing import Any
 
 from dpfl_bench.results.clean import clean
 
-METRICS = (
-    "seed, round, steps, eps, train_loss, test_loss, test_metric, test_error, update_norm, clipped_fraction, server_step, "
-    "suboptimality, distance, psi, psi_bound"
-).split(", ")
+METRICS = [
+    *("seed", "round", "steps", "eps", "train_loss", "test_loss", "test_metric", "test_error"),
+    *("update_norm", "clipped_fraction", "server_step"),
+    *("suboptimality", "distance", "psi", "psi_bound"),  # where the exact optimum is known
+]
 TIMING = ["seed", "round", "seconds"]
 FINISHED = ("done", "diverged")
 
@@ -90,4 +91,3 @@ def _cell(value: float | int | None) -> str:
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return ""
     return repr(value)
-

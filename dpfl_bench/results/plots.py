@@ -21,9 +21,14 @@ def curve(metrics: Path, result: dict[str, Any], target: Path) -> None:
     left, right = figure.subplots(1, 2)
     _over_rounds(left, rows, "test_error", MEANING.format(metric=result["metric"]))
     _over_rounds(right, rows, "train_loss", "training loss")
-    if (rows["train_loss"].dropna() > 0).all():
+    losses = rows["train_loss"].dropna()
+    if losses.min() > 0 and losses.max() > 10 * losses.min():
         right.set_yscale("log")
-    budget = "no privacy" if result["eps"] == float("inf") else f"ε = {result['eps']:.3g}, δ = {result['delta']:g} ({result['unit']}, {result['trust']})"
+    budget = (
+        "no privacy"
+        if result["eps"] == float("inf")
+        else f"ε = {result['eps']:.3g}, δ = {result['delta']:g} ({result['unit']}, {result['trust']})"
+    )
     figure.suptitle(f"{result['algo']} on {result['dataset']}, {budget}; {result['local_steps']} local steps", fontsize=10)
     figure.savefig(target, dpi=120)
 
@@ -33,7 +38,9 @@ def _over_rounds(axes: Axes, rows: pd.DataFrame, column: str, label: str) -> Non
     middle, low, high = by_round.mean(), by_round.min(), by_round.max()
     axes.plot(middle.index, middle, color="tab:blue")
     if rows["seed"].nunique() > 1:
-        axes.fill_between(middle.index, low, high, color="tab:blue", alpha=0.2, linewidth=0, label=f"range of {rows['seed'].nunique()} seeds")
+        axes.fill_between(
+            middle.index, low, high, color="tab:blue", alpha=0.2, linewidth=0, label=f"range of {rows['seed'].nunique()} seeds"
+        )
         axes.legend(frameon=False, fontsize=8)
     axes.set_xlabel("round")
     axes.set_ylabel(label)

@@ -13,9 +13,7 @@ def cnn(shape: list[int], classes: int, channels: list[int], kernel: int, norm: 
     norm=batch normalises by the batch at hand (no running statistics) and is for eps=inf only.
     """
     if len(shape) != 3:
-        raise ValueError(
-            f"model=cnn: expected images of shape [channels, height, width], got {list(shape)} (use model=mlp or logreg)"
-        )
+        raise ValueError(f"model=cnn: expected images of shape [channels, height, width], got {list(shape)} (use model=mlp or logreg)")
     if norm not in NORMS:
         raise ValueError(f"model.norm={norm}: expected one of {', '.join(NORMS)}")
     inputs, height, width = shape
@@ -29,9 +27,7 @@ def cnn(shape: list[int], classes: int, channels: list[int], kernel: int, norm: 
         ]
         inputs, height, width = outputs, height // 2, width // 2
     if height * width == 0:
-        raise ValueError(
-            f"model.channels={list(channels)}: pooled {shape[1]}x{shape[2]} images down to nothing; use fewer layers"
-        )
+        raise ValueError(f"model.channels={list(channels)}: pooled {shape[1]}x{shape[2]} images down to nothing; use fewer layers")
     return nn.Sequential(*layers, nn.Flatten(), nn.Linear(inputs * height * width, classes))
 
 

@@ -1,0 +1,51 @@
+"""Answers kept on disk, each under its exact question, because some calibrations take seconds."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import math
+import os
+import tempfile
+from collections.abc import Callable
+from importlib.metadata import version
+from pathlib import Path
+
+CACHE_VERSION = 1  # bump when a change moves any calibrated noise
+
+
+def cached(question: dict[str, object], answer: Callable[[], float]) -> float:
+    """The positive number that answers a question; a missing, broken or unwritable entry costs time, never a result."""
+    question = {**question, "cache_version": CACHE_VERSION, "dp_accounting": version("dp-accounting")}
+    text = json.dumps(question, sort_keys=True)
+    path = folder() / f"{hashlib.sha256(text.encode()).hexdigest()}.json"
+    try:
+        entry = json.loads(path.read_text())
+        kept = float(entry["answer"])
+        if entry["question"] == json.loads(text) and 0 < kept < math.inf:
+            return kept
+    except (OSError, ValueError, KeyError, TypeError):
+        pass  # not there, or broken: ask again
+    fresh = answer()
+    _keep(path, json.dumps({"question": question, "answer": fresh}, sort_keys=True))
+    return fresh
+
+
+def folder() -> Path:
+    """$DPFL_CACHE_DIR/calibration, or the same in the user's cache folder."""
+    chosen = os.environ.get("DPFL_CACHE_DIR")
+    if not chosen:
+        import platformdirs
+
+        chosen = platformdirs.user_cache_dir("dpfl-bench")
+    return Path(chosen) / "calibration"
+
+
+def _keep(path: Path, text: str) -> None:
+    """Write in one step, so that no reader ever sees half a file."""
+    with contextlib.suppress(OSError):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile("w", dir=path.parent, suffix=".part", delete=False) as file:
+            file.write(text)
+        os.replace(file.name, path)

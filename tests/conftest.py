@@ -1,0 +1,141 @@
+"""What the tests of the engine share: composed settings, the cohort that `run` would build of them, and every algorithm there is."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import dpfl_bench.conf
+from dpfl_bench import build, compose, config, run, train
+from dpfl_bench.data.records import Records
+from dpfl_bench.federation.clients import Federation
+from dpfl_bench.federation.cohort import Cohort, State
+from dpfl_bench.federation.partition import Parts
+from dpfl_bench.federation.sampling import LotRule
+from dpfl_bench.federation.schedule import Schedule
+from dpfl_bench.privatise import Budget, drawn_schedules
+from dpfl_bench.settings import Settings
+
+CONF = Path(next(iter(dpfl_bench.conf.__path__)))
+
+torch.set_num_threads(1)  # the tests' tensors are too small to share out
+
+# a generated federation that loads in milliseconds: 10 clients, 12 training records each, 3 classes, 18 parameters
+TINY = (
+    "dataset=synthetic_logistic dataset.dimension=5 dataset.classes=3 dataset.records_per_client=15 dataset.beta=1.0 "
+    "dataset.clients=10 clients=10 rounds=4 local_steps=3 device=cpu plot=false privacy.calibration=fixed privacy.noise_multiplier=0.5"
+).split()
+
+
+@cache
+def settings_of(*overrides: str, config_dir: str | None = None) -> Settings:
+    """Composed and validated, as the command line does it."""
+    return config.settings(compose.composed(overrides, config_dir))
+
+
+@dataclass(frozen=True)
+class Played:
+    """One seed of a job, ready to run: what `dpfl_bench.run` builds."""
+
+    job: run.Job
+    schedule: Schedule
+    cohort: Cohort
+    start: State
+
+    def states(self) -> list[State]:
+        """The states after each round. Memories and the ledger are updated in place: every state holds copies."""
+        ends = train.rounds(self.cohort, self.schedule, self.start, 0)
+        return [dataclasses.replace(state, memory=_copy(state.memory)) for _, state, _ in ends]
+
+    def x(self) -> torch.Tensor:
+        return self.states()[-1].server.x
+
+
+def _copy(tensor: torch.Tensor | None) -> torch.Tensor | None:
+    return None if tensor is None else tensor.clone()
+
+
+def cohort_of(settings: Settings) -> Played:
+    """Everything that `run.prepare` builds, for the settings' first seed."""
+    job = run.prepare(settings)
+    cohort = build.cohort(settings, job.budget, job.problem, job.data, settings.seed)
+    return Played(job, job.schedules[0], cohort, cohort.start(run.initial(job, settings.seed)))
+
+
+def cohort_on(settings: Settings, records: Records, parts: Parts, x0: np.ndarray | None = None) -> Played:
+    """The same for records made by a test instead of the data set's, from x0 (default: the problem's start)."""
+    schedules = drawn_schedules(settings)
+    budget = Budget.of(settings, schedules)
+    problem = build.problem(settings, list(records.train_x.shape[1:]), records.classes)
+    dtype = {"float32": torch.float32, "float64": torch.float64}[settings.dtype]
+    lots = LotRule(settings.batch_size, settings.sample_rate)
+    data = build.Data(Federation(records, parts, lots, torch.device(settings.device), dtype), records, parts)
+    job = run.Job(settings, schedules, budget, problem, data, build.reference(settings, problem, data.federation))
+    cohort = build.cohort(settings, budget, problem, data, settings.seed)
+    x = run.initial(job, settings.seed) if x0 is None else torch.from_numpy(x0).to(dtype)
+    return Played(job, schedules[0], cohort, cohort.start(x))
+
+
+@dataclass(frozen=True)
+class Algo:
+    """One conf/algo/*.yaml, ours or of a folder named in DPFL_TEST_CONF."""
+
+    name: str
+    folder: str | None
+
+    def settings(self, **changes: Any) -> Settings:
+        """On TINY, with these settings instead of its own. Composing takes a while, so what needs no composing is replaced."""
+        settings = settings_of(f"algo={self.name}", *TINY, config_dir=self.folder)
+        if "privacy" in changes:
+            changes["privacy"] = dataclasses.replace(settings.privacy, **changes["privacy"])
+        return dataclasses.replace(settings, **changes)
+
+
+def _algorithms() -> list[Algo]:
+    named = os.environ.get("DPFL_TEST_CONF", "")
+    folders: list[str | None] = [None, *(folder for folder in named.split(os.pathsep) if folder)]
+    return [Algo(name, folder) for folder in folders for name in _names(Path(folder) if folder else CONF)]
+
+
+def _names(conf: Path) -> list[str]:
+    found = sorted((conf / "algo").rglob("*.yaml"))
+    return [path.relative_to(conf / "algo").with_suffix("").as_posix() for path in found if path.stem[0] != "_"]
+
+
+ALGORITHMS = _algorithms()
+
+
+@pytest.fixture(params=ALGORITHMS, ids=lambda algo: algo.name)
+def algo(request: pytest.FixtureRequest) -> Algo:
+    """Every algorithm, one after the other."""
+    found: Algo = request.param
+    return found
+
+
+@pytest.fixture
+def private_algo(algo: Algo) -> Algo:
+    if not algo.settings().private:
+        pytest.skip("an algorithm without privacy")
+    return algo
+
+
+@pytest.fixture(scope="session")
+def calibrations(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(tmp_path: Path, calibrations: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Runs and calibrations of the tests stay out of the repository and of the user's cache."""
+    monkeypatch.setenv("DPFL_CACHE_DIR", str(calibrations))
+    monkeypatch.chdir(tmp_path)
+    yield

@@ -1,0 +1,157 @@
+"""Epsilons against closed forms at 60 digits, published values and each other."""
+
+import itertools
+import math
+import subprocess
+import sys
+
+import mpmath
+import numpy as np
+import pytest
+
+from dpfl_bench.privacy import accounting, divergences
+from dpfl_bench.privacy.accounting import accountants_for, best, delta_of_gaussian, eps_of_gaussian, epsilon, mu_for, spent
+from dpfl_bench.privacy.releases import Composition, PrivacyError
+
+# ---- the unsampled Gaussian ----
+
+
+@pytest.mark.parametrize("mu", [1e-6, 1e-3, 0.1, 0.499, 0.5, 0.501, 1, 7, 100, 1e4])
+@pytest.mark.parametrize("deviations", [0, 0.1, 1, 4, 9, 20, 36])
+def test_delta_to_ten_digits(mu: float, deviations: float) -> None:
+    for eps in (mu * deviations, mu * mu / 2 + mu * deviations):
+        with mpmath.workdps(60):
+            x, mu_ = mpmath.mpf(eps) / mpmath.mpf(mu) - mpmath.mpf(mu) / 2, mpmath.mpf(mu)
+            exact = mpmath.ncdf(-x) - mpmath.exp(eps) * mpmath.ncdf(-x - mu_)
+        if exact > mpmath.mpf("1e-300"):
+            assert abs(float(delta_of_gaussian(mu, eps) / exact - 1)) < 1e-10
+
+
+@pytest.mark.parametrize(("mu", "eps"), [(0.3, 0.5), (1.0, 2.0), (2.5, 0.0), (4.0, 15.0)])
+def test_delta_is_the_hockey_stick(mu: float, eps: float) -> None:
+    """delta = integral of max(0, p - e^eps q), p = N(mu, 1), q = N(0, 1)."""
+    x = np.linspace(-15, 15 + mu, 400_001)
+    gap = np.exp(-((x - mu) ** 2) / 2) - math.exp(eps) * np.exp(-(x**2) / 2)
+    delta = np.maximum(gap, 0).sum() * (x[1] - x[0]) / math.sqrt(2 * math.pi)
+    assert delta_of_gaussian(mu, eps) == pytest.approx(delta, rel=1e-6)
+
+
+@pytest.mark.parametrize("mu", [1e-6, 1e-3, 0.5, 3.0, 100.0, 1e4])
+@pytest.mark.parametrize("delta", [1e-300, 1e-100, 1e-10, 1e-5, 0.1, 0.9])
+def test_inverses_err_on_the_private_side(mu: float, delta: float) -> None:
+    eps = eps_of_gaussian(mu, delta)
+    assert delta_of_gaussian(mu, eps) <= delta
+    if eps > 0:
+        assert delta_of_gaussian(mu, eps * (1 - 1e-9)) > delta
+        assert mu * (1 - 1e-10) < mu_for(eps, delta) < mu
+        assert eps_of_gaussian(mu_for(eps, delta), delta) <= eps
+
+
+@pytest.mark.parametrize(
+    ("mu", "eps"),
+    [
+        (2 / 0.7, 15.65812),
+        (math.sqrt(49) * 0.4, 15.25705),
+        (math.sqrt(50) * 0.4, 15.45616),
+        (math.sqrt(50 * (0.16 + (1000 / (25 * 500)) ** 2)), 15.85091),
+        (math.sqrt(50) * 2 / 0.7, 289.34),
+    ],
+)
+def test_fedexp_table_1(mu: float, eps: float) -> None:
+    """PAPERS.md, fedexp; the synthetic row has M = 1000 clients."""
+    assert eps_of_gaussian(mu, 1e-5) == pytest.approx(eps, abs=6e-3 if eps > 100 else 6e-6)
+
+
+@pytest.mark.parametrize("mu", [0.02, 0.1, 0.7, 3.0, 10.0, 18.0])
+@pytest.mark.parametrize("delta", [1e-8, 1e-5, 1e-2])
+def test_three_accountants_of_the_gaussian(mu: float, delta: float) -> None:
+    import dp_accounting as dpa
+
+    released = Composition("gaussian", 16)
+    exact, pld, rdp = (epsilon(released, 4 / mu, delta, name) for name in ("exact", "pld", "rdp"))
+    assert exact - 1e-6 <= pld <= 1.01 * exact + 1e-6
+    assert rdp >= exact
+    library = dpa.rdp.RdpAccountant([1 + 1.1**k for k in range(-60, 80)])
+    library.compose(dpa.GaussianDpEvent(4 / mu), 16)
+    assert rdp <= library.get_epsilon(delta) * (1 + 1e-4)
+    assert rdp == pytest.approx(library.get_epsilon(delta), rel=1e-2, abs=1e-6)
+
+
+# ---- sampled releases (their lower bound: test_lower_bound.py) ----
+
+
+def sampled(mechanism: str, sample: int, population: int, times: int) -> Composition:
+    return Composition(mechanism, times, sample / population, population, sample)  # type: ignore[arg-type]
+
+
+def test_rdp_is_near_its_best_from_small_to_large_eps(monkeypatch: pytest.MonkeyPatch) -> None:
+    grid = [1 + 1.1**k for k in range(-30, 80)]
+    for z, times in ((20.0, 10), (3.0, 100), (0.7, 100), (0.35, 60)):
+        ours = epsilon(sampled("poisson", 2, 20, times), z, 1e-5, "rdp")
+        monkeypatch.setattr(divergences, "_REAL_ORDERS", grid)
+        divergences._rdp.cache_clear()
+        finest = epsilon(sampled("poisson", 2, 20, times), z, 1e-5, "rdp")
+        monkeypatch.undo()
+        divergences._rdp.cache_clear()
+        assert ours <= finest * 1.01
+
+
+def test_pld_refuses_what_its_rounding_cannot_resolve() -> None:
+    """dp-accounting's FFT alone gives 2 % too little at delta = 1e-14 (10,000 releases at z = 100): ours says inf, `auto` takes RDP."""
+    released = sampled("poisson", 10, 20, 10_000)
+    assert epsilon(released, 100.0, 1e-13, "pld") == math.inf
+    assert best(released, 100.0, 1e-13) == ("rdp", epsilon(released, 100.0, 1e-13, "rdp"))
+    assert epsilon(released, 100.0, 1e-9, "pld") < epsilon(released, 100.0, 1e-9, "rdp")
+
+
+# ---- what is asked and answered ----
+
+
+@pytest.mark.parametrize("mechanism", ["gaussian", "poisson", "fixed"])
+def test_monotone_and_consistent(mechanism: str) -> None:
+    made = [sampled(mechanism, 4, 20, times) for times in (1, 5, 25)]
+    for name in accountants_for(made[0]):
+        values = np.array([[epsilon(c, z, 1e-5, name) for z in (0.6, 1.0, 3.0)] for c in made])
+        assert (np.diff(values, axis=0) > 0).all()
+        assert (np.diff(values, axis=1) < 0).all()
+        assert epsilon(made[0], 0.0, 1e-5, name) == math.inf
+        assert epsilon(sampled(mechanism, 4, 20, 0), 0.0, 1e-5, name) == 0
+    assert best(made[1], 1.0, 1e-5)[1] == min(epsilon(made[1], 1.0, 1e-5, name) for name in accountants_for(made[1]))
+
+
+def test_alternatives_scale_and_spent() -> None:
+    amplified, known = sampled("fixed", 4, 20, 10), Composition("gaussian", 6)
+    both = epsilon((amplified, known), 1.0, 1e-5)
+    assert both == min(epsilon(amplified, 1.0, 1e-5), epsilon(known, 1.0, 1e-5))
+    assert epsilon(Composition("gaussian", 6, scale=3.0), 1.0, 1e-5) == epsilon(known, 3.0, 1e-5)
+    after = spent([(sampled("fixed", 4, 20, t), Composition("gaussian", t // 2)) for t in (1, 4, 10)], 1.0, 1e-5)
+    assert after == sorted(after)
+    assert after[0] == 0  # no client had taken part
+    assert all(x >= 0 for x in after)
+
+
+def test_refusals() -> None:
+    released = sampled("poisson", 4, 20, 10)
+    for arguments, words in (
+        ((released, 1.0, 1e-5, "exact"), "not valid for poisson"),
+        ((released, 1.0, 1e-5, "gdp"), "expected one of auto"),
+        ((released, 1.0, 0.0, "auto"), "delta=0.0"),
+        ((released, -1.0, 1e-5, "auto"), "noise_multiplier=-1.0"),
+        ((released, math.nan, 1e-5, "auto"), "noise_multiplier=nan"),
+    ):
+        with pytest.raises(PrivacyError, match=words):
+            epsilon(*arguments)
+
+
+def test_importing_costs_no_heavy_library() -> None:
+    modules = "accounting, calibration, releases"
+    code = f"import sys; from dpfl_bench import theory; from dpfl_bench.privacy import {modules}; print(*sys.modules)"
+    loaded = set(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split())
+    assert "dpfl_bench.privacy.accounting" in loaded
+    assert not loaded & {"torch", "dp_accounting", "scipy", "opacus"}
+
+
+def test_gauss_legendre_nodes() -> None:
+    nodes, weights = np.polynomial.legendre.leggauss(8)
+    ours = sorted(itertools.chain.from_iterable(((n, w), (-n, w)) for n, w in accounting._GAUSS_LEGENDRE))
+    np.testing.assert_allclose(ours, list(zip(nodes, weights, strict=True)), atol=1e-15)

@@ -1,0 +1,156 @@
+"""What is refused before any data loads: one line with the key and the remedy, exit code 2, no traceback, no folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from command import Said, call
+
+from dpfl_bench import build
+
+# overrides | what the line has to name | a word of the remedy
+REFUSED = """
+foo=1                                     | foo                | --cfg job
++foo=1                                    | foo=1              | unknown key; expected one of algo
+++foo=1                                   | foo=1              | unknown key
+algo.foo=1                                | algo.foo           | --cfg job
++algo.foo=1                               | algo.foo=1         | coins
++dataset.foo=1                            | dataset.foo=1      | standardise
++model.foo=1                              | model.foo=1        | l2
++partition.foo=1                          | partition.foo=1    | shards_per_client
++privacy.foo=1                            | privacy.foo=1      | clip
+privacy.foo=1                             | privacy.foo        | --cfg job
++engine.foo=1                             | engine.foo=1       | chunk
++theory.foo=1                             | theory.foo=1       | psi0
+++model.a.b=1                             | model.a            | unknown key
++privacy.clip.x=1                         | privacy.clip       | a number
+~eps                                      | eps                | expected a value
+~privacy.clip                             | privacy.clip       | expected a value
+~model.l2                                 | model.l2           | expected a value
+engine=3                                  | engine=3           | engine.chunk
+eps=abc                                   | eps=abc            | a number
+eps=null                                  | eps=null           | a number
+eps=true                                  | eps=True           | a number
+eps=[1]                                   | eps=[1]            | a number
+eps=nan                                   | eps=nan            | eps=inf
+delta=abc                                 | delta=abc          | a number
+rounds=1.5                                | rounds=1.5         | a whole number
+local_steps=1.5                           | local_steps=1.5    | a whole number
+total_steps=true                          | total_steps=True   | a whole number
+repeats=true                              | repeats=True       | a whole number
+repeats=0                                 | repeats=0          | at least 1
+seed=1.5                                  | seed=1.5           | a whole number
+seed=-1                                   | seed=-1            | >= 0
+lr=fast                                   | lr=fast            | a number
+lr=0                                      | lr=0               | > 0
+lr=nan                                    | lr=nan             | > 0
+lr_decay=2                                | lr_decay=2         | lr_decay <= 1
+local_momentum=1                          | local_momentum=1   | < 1
+server_momentum=-.1                       | server_momentum=-0.1 | >= 0
+server_lr=0                               | server_lr=0        | > 0
+weight_decay=-1                           | weight_decay=-1    | >= 0
+eval_every=0                              | eval_every=0       | at least 1
+checkpoint_every=0                        | checkpoint_every=0 | at least 1
+engine.chunk=0                            | engine.chunk=0     | at least 1
+plot=1                                    | plot=1             | true or false
+outputs=3                                 | outputs=3          | a word
+dtype=float16                             | dtype=float16      | float64
+device=quantum                            | device=quantum     | auto or cpu
+model.l2=x                                | model.l2=x         | a number
+algo.coins=1                              | algo.coins=1       | true or false
+dataset.standardise=1                     | dataset.standardise=1 | true or false
+partition.shards_per_client=1.5           | partition.shards_per_client=1.5 | a whole number
+dataset=mnist model=mlp model.hidden=3    | model.hidden=3     | a list
+eps=-1                                    | eps=-1             | eps > 0 (use eps=inf
+eps=0                                     | eps=0              | eps=inf
+delta=1                                   | delta=1            | delta < 1
+delta=2                                   | delta=2            | delta < 1
+delta=0                                   | delta=0            | 0 < delta
+delta=-1e-5                               | delta=-1e-05       | 0 < delta
+privacy.clip=0                            | privacy.clip=0     | a number > 0
+privacy.clip=-1                           | privacy.clip=-1    | a number > 0
+privacy.clip=null                         | privacy.clip=null  | a number
+privacy.clip=inf                          | privacy.clip=inf   | without a bound
+privacy.clip=nan                          | privacy.clip=nan   | without a bound
+privacy.bound=none                        | privacy.bound=none | clip or normalise
+privacy.bound=null                        | privacy.bound      | clip or normalise
+clients=0                                 | clients=0          | at least 1
+sampled_clients=0                         | sampled_clients=0  | at least 1
+sampled_clients=91                        | sampled_clients=91 | at most clients=90
+clients=10 sampled_clients=11             | sampled_clients=11 | at most clients=10
+batch_size=0                              | batch_size=0       | at least 1
+batch_size=6                              | batch_size=6       | lower it
+dataset=mnist clients=100 batch_size=601  | batch_size=601     | 600
+sample_rate=0                             | sample_rate=0      | 0 < sample_rate
+sample_rate=1.5                           | sample_rate=1.5    | sample_rate <= 1
+batch_size=2 sample_rate=.5               | sample_rate=0.5    | batch_size=2
+dataset=mnist model=cnn model.norm=batch eps=1 | BatchNorm     | model.norm=group
+dataset=mnist model=linreg                | model=linreg       | model=logreg
+model=cnn                                 | model=cnn          | model=mlp
+dataset=quadratics model=logreg           | model=logreg       | model=linreg
+algo=fedavg eps=1                         | eps=1              | algo=dp_fedavg
+algo=scaffnew eps=1                       | eps=1              | algo=dp_scaffnew
+privacy.calibration=fixed                 | privacy.noise_multiplier | a number > 0
+privacy.calibration=formula               | privacy.v          | a number > 0
+privacy.calibration=magic                 | privacy.calibration=magic | exact or formula or fixed
+privacy.accountant=magic                  | privacy.accountant=magic | rdp
+privacy.unit=record                       | privacy.unit=record | client
+privacy.trust=nobody                      | privacy.trust=nobody | secagg
+rounds=5 local_steps=2 total_steps=10     | rounds=5, local_steps=2, total_steps=10 | leave one out
+rounds=0                                  | rounds=0           | at least 1
+default_total_steps=0                     | total_steps=0      | at least 1
+local_steps=7                             | local_steps=7      | the nearest are 4, 5, 10, 20
+rounds=7 total_steps=100                  | rounds=7           | the nearest are 4, 5, 10, 20
+local_steps=150 total_steps=100           | local_steps=150    | 50, 100
+privacy=central                           | privacy.trust=central | privacy=secagg
+privacy.trust=central                     | privacy.trust=central | privacy=secagg
+sampled_clients=9 client_sampling=poisson | client_sampling=poisson | client_sampling=fixed
+algo=dp_fedavg privacy=central privacy.observer=server | privacy.observer=server | third_party
+algo=dp_fedavg privacy=central sampled_clients=9 privacy.neighbours=add_remove_one | neighbours=add_remove_one | neighbours=replace_one
+algo=dp_fedavg sampled_clients=9 privacy.accountant=frob | privacy.accountant=frob | auto
+algo=nope                                 | algo/nope          | dp_scaffnew
+dataset=nope                              | dataset/nope       | mushrooms
+model=nope                                | model/nope         | logreg
+partition=nope                            | partition/nope     | dirichlet
+privacy=nope                              | privacy/nope       | secagg
+algo=3                                    | algo=3             | list the choices
+algo=null                                 | algo=null          | list the choices
+eps                                       | eps                | EQUAL
+eps==2                                    | eps==2             | --cfg job
+eps=1,2                                   | eps=1,2            | --multirun
+eps=${nope}                               | nope               | --cfg job
+algo._target_=nope.Nope                   | _target_=nope.Nope | package.module.Name
+model._target_=dpfl_bench.problems.Nope   | _target_=dpfl_bench.problems.Nope | package.module.Name
+-cd nowhere                               | -cd nowhere        | correct the path
+-cn nope                                  | nope               | config search path
+"""
+
+
+def table(text: str) -> list[pytest.param]:
+    rows = [[cell.strip() for cell in line.split("|")] for line in text.strip().splitlines()]
+    return [pytest.param(overrides.split(), key, word, id=overrides) for overrides, key, word in rows]
+
+
+def check(said: Said, key: str, word: str) -> None:
+    assert said.code == 2, said.err
+    assert said.out == ""
+    (line,) = said.err.splitlines()
+    assert line.startswith("dpfl-bench: ")
+    assert key in line
+    assert word in line
+
+
+@pytest.fixture
+def no_data(monkeypatch: pytest.MonkeyPatch) -> None:
+    def load(*_: object) -> None:
+        raise AssertionError("data were loaded")
+
+    monkeypatch.setattr(build, "data", load)
+
+
+@pytest.mark.usefixtures("no_data")
+@pytest.mark.parametrize(("overrides", "key", "word"), table(REFUSED))
+def test_run_refuses_before_it_loads_data(overrides: list[str], key: str, word: str, tmp_path: Path) -> None:
+    check(call("run", *overrides), key, word)
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,104 @@
+"""Every YAML file under conf/ composes, validates and builds; its stem is its `name`."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+from conftest import CONF, settings_of
+
+from dpfl_bench import build, compose, plan, rng, run
+
+FILES = sorted(path.relative_to(CONF) for path in CONF.rglob("*.yaml") if path.stem[0] != "_" and path.name != "config.yaml")
+STEPS = ("rounds=2", "local_steps=2", "device=cpu", "plot=false", "privacy.calibration=fixed", "privacy.noise_multiplier=6")
+# what a choice needs beside it
+BESIDE = {
+    "dataset/synthetic_logistic": ("dataset.clients=4", "clients=4", "dataset.records_per_client=20"),
+    "dataset/synthetic_linear": ("dataset.clients=4", "clients=4", "dataset.dimension=10"),
+    "dataset/quadratics": ("dataset.clients=4", "clients=4", "dataset.dimension=10", "dataset.rank=3"),
+    "dataset/libsvm": ("dataset.path=tiny.txt", "clients=2"),
+    "model/cnn": ("dataset=mnist",),
+    "model/linreg": ("dataset=quadratics",),
+    "partition/natural": ("dataset=quadratics",),
+    "privacy/central": ("algo=dp_fedavg",),
+}
+ON_DISK = {"a9a": "libsvm/a9a", "mushrooms": "libsvm/mushrooms", "phishing": "libsvm/phishing", "mnist": "MNIST", "fashion_mnist": "FashionMNIST"}
+PARAMETERS = {"logreg": 30, "linreg": 200, "mlp": 30 * 200 + 200 + 200 * 2 + 2, "cnn": 28938}
+
+
+def overrides_of(group: str, name: str) -> list[str]:
+    noise = STEPS[:4] if group == "algo" else STEPS
+    return [f"{group}={name}", *noise, *BESIDE.get(f"{group}/{name}", ())]
+
+
+@pytest.mark.parametrize("file", FILES, ids=str)
+def test_the_stem_is_the_name(file: Path) -> None:
+    assert file.parts[0] in compose.GROUPS
+    group, name = file.parts[0], file.stem
+    composed = compose.composed(overrides_of(group, name))
+    assert composed.config[group]["name"] == name
+    assert (CONF / file).read_text().splitlines()[1 if group == "algo" else 0].startswith("# "), "the first comment is `list`'s line"
+
+
+@pytest.mark.parametrize("file", FILES, ids=str)
+def test_it_validates_and_plans(file: Path) -> None:
+    group, name = file.parts[0], file.stem
+    settings = settings_of(*overrides_of(group, name))
+    assert getattr(settings, group).name == name if group == "privacy" else getattr(settings, group)["name"] == name
+    planned = plan.plan(settings)
+    assert planned["run_id"] == settings.run_id
+    assert planned["releases"] == 2
+    assert (planned["eps"] == float("inf")) == (not settings.private)
+
+
+@pytest.mark.parametrize("name", [f.stem for f in FILES if f.parts[0] in ("algo", "privacy")])
+def test_algorithms_and_privacy_models_build(name: str) -> None:
+    group = "privacy" if name in ("local", "secagg", "central") else "algo"
+    job = run.prepare(settings_of(*overrides_of(group, name)))
+    assert job.problem.dimension == 30
+    door = build.door(job.settings, job.budget, 0)
+    assert door.private == job.settings.private
+    assert (door.noise_std > 0) == job.settings.private
+
+
+@pytest.mark.parametrize("name", [f.stem for f in FILES if f.parts[0] == "model"])
+def test_models_build_from_the_yaml_alone(name: str) -> None:
+    settings = settings_of(*overrides_of("model", name))
+    problem = build.problem(settings, settings.dataset["shape"], settings.dataset["classes"])
+    assert problem.dimension == PARAMETERS.get(name, problem.dimension) > 0
+
+
+@pytest.mark.parametrize("name", [f.stem for f in FILES if f.parts[0] == "partition"])
+def test_partitions_deal_every_record_once(name: str) -> None:
+    labels = rng.generator(0, "labels").integers(0, 3, 60)
+    settings = settings_of(*overrides_of("partition", name))
+    draw = rng.generator(0, "partition")
+    parts = build.call(settings.partition, "partition", labels=labels, owners=np.arange(60) % 6, clients=6, rng=draw)
+    assert len(parts) == 6
+    assert np.array_equal(np.sort(np.concatenate(parts)), np.arange(60))
+
+
+@pytest.mark.parametrize("name", [f.stem for f in FILES if f.parts[0] == "dataset"])
+def test_data_sets_build_and_are_as_their_yaml_says(name: str, tmp_path: Path) -> None:
+    if name in ON_DISK:
+        folder = os.environ.get("DPFL_DATA_DIR")
+        if not folder or not (Path(folder) / ON_DISK[name]).exists():
+            pytest.skip(f"{name} is read from disk: set DPFL_DATA_DIR to a folder with {ON_DISK[name]}")
+    rows = (f"{1 if i % 2 else -1} 1:{i} 3:{i % 5}" for i in range(10))
+    (tmp_path / "tiny.txt").write_text("\n".join(rows) + "\n")
+    settings = settings_of(*overrides_of("dataset", name))
+    job = run.prepare(settings)
+    described, records = settings.dataset, job.data.records
+    assert job.data.federation.clients == settings.clients
+    assert int(job.data.federation.sizes.sum()) == len(records.train_y)
+    assert records.subset == ""
+    if described["shape"] is not None:
+        assert list(records.train_x.shape[1:]) == described["shape"]
+        assert records.classes == described["classes"]
+    if f"dataset/{name}" not in BESIDE:  # the small ones above have fewer than the YAML says
+        assert len(records.train_y) == described["records"]
+    if described["max_row_norm"] is not None and name != "libsvm":
+        norms = np.linalg.norm(records.train_x.reshape(len(records.train_x), -1), axis=1)
+        assert norms.max() == pytest.approx(described["max_row_norm"], rel=1e-5)

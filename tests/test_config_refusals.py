@@ -1,0 +1,96 @@
+"""Refusals that come later or elsewhere: after the records are dealt, from `plan`, from a sweep, from the installed command."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from command import call, command
+from test_config import check, table
+
+from dpfl_bench import build
+
+AFTER_LOADING = """
+batch_size=5                              | batch_size=5       | smallest client's records, 4
+clients=1000                              | clients=1000       | use fewer clients
+partition=natural                         | partition=natural  | partition=iid
+partition=dirichlet partition.alpha=-1    | partition.alpha=-1 | alpha > 0
+partition=similarity partition.percent=200 | partition.percent=200 | percent <= 100
+partition.shards_per_client=0             | partition.shards_per_client=0 | at least 1
+dataset=quadratics dataset.dimension=5 dataset.clients=4 clients=3 | clients=3 | set clients=4
+dataset=libsvm dataset.path=nowhere.txt clients=2 | nowhere.txt | dataset.path
+dataset.test_fraction=2                   | dataset.test_fraction=2 | test_fraction < 1
+"""
+PLAN = """
+eps=-1                                    | eps=-1             | eps=inf
++foo=1                                    | foo=1              | unknown key
+theory.L=.001                             | theory.L=0.001     | mu=0.01
+theory.psi0=-1                            | theory.psi0=-1     | a number > 0
+algo=dp_fedavg privacy=central privacy.observer=server | privacy.observer=server | third_party
+records=0                                 | records=0          | at least 1
+records=3 batch_size=4                    | batch_size=4       | lower it
+"""
+REAL = """
++foo=1                                    | foo=1              | unknown key
+eps=-1                                    | eps=-1             | eps=inf
+dataset=mnist model=cnn model.norm=batch eps=1 | BatchNorm     | model.norm=group
+batch_size=5                              | batch_size=5       | lower it
+"""
+
+
+@pytest.mark.parametrize(("overrides", "key", "word"), table(AFTER_LOADING))
+def test_run_refuses_what_only_the_records_show(overrides: list[str], key: str, word: str, tmp_path: Path) -> None:
+    check(call("run", *overrides), key, word)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(("overrides", "key", "word"), table(PLAN))
+def test_plan_refuses_the_same(overrides: list[str], key: str, word: str) -> None:
+    check(call("plan", *overrides), key, word)
+
+
+@pytest.mark.parametrize(("overrides", "key", "word"), table(REAL))
+def test_the_installed_command_refuses(overrides: list[str], key: str, word: str, tmp_path: Path) -> None:
+    check(command("run", *overrides, cwd=tmp_path), key, word)
+    assert not list(tmp_path.iterdir())
+
+
+def test_batch_norm_is_fine_without_privacy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The refusal is of the pair, not of the layer; loading is where it would go on."""
+
+    class Reached(Exception):
+        pass
+
+    def load(*_: object) -> None:
+        raise Reached
+
+    monkeypatch.setattr(build, "data", load)
+    with pytest.raises(Reached):
+        call("run", "dataset=mnist", "model=cnn", "model.norm=batch", "algo=fedavg")
+
+
+def test_a_sweep_validates_every_job_before_the_first_one_runs(tmp_path: Path) -> None:
+    check(call("run", "-m", "eps=1,-1", "local_steps=1,2"), "job 3 of 4 (eps=-1 local_steps=1): eps=-1", "eps=inf")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_sweep_refuses_bad_syntax() -> None:
+    check(call("run", "-m", "eps=[1"), "[1", "--cfg job")
+
+
+def test_unknown_verbs_and_flags_exit_with_2() -> None:
+    check(call("train"), "train", "run, plan")
+    said = call("run", "--frob")
+    assert said.code == 2
+    assert "--frob" in said.err.splitlines()[-1]
+
+
+def test_a_bug_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A ValueError that is not ours is not a bad setting."""
+
+    def load(*_: object) -> None:
+        raise ValueError("a bug")
+
+    monkeypatch.setattr(build, "data", load)
+    with pytest.raises(ValueError, match="a bug"):
+        call("run")
