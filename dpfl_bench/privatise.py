@@ -172,8 +172,9 @@ class Budget:
 
 def _releases(settings: Settings, drawn: Sequence[Schedule]) -> Releases:
     """What the worst seed releases; messages show one by one where clients remember their noise."""
-    sums_only = not (target(settings.algo).remembers and settings.privacy.remembered == "own_message")
-    return schedules.releases(drawn, settings.privacy.trust, settings.privacy.neighbours, sums_only)
+    memory = target(settings.algo).remembers
+    sums_only = not (memory and settings.privacy.remembered == "own_message")
+    return schedules.releases(drawn, settings.privacy.trust, settings.privacy.neighbours, sums_only, memoryless=not memory)
 
 
 def _lengthened(schedule: Schedule, rounds: int) -> Schedule:

@@ -94,7 +94,9 @@ def test_the_formula_reports_its_real_eps() -> None:
 
 
 def test_a_small_psi0_buys_nothing() -> None:
-    mushrooms = "dataset=mushrooms model.l2=.01 theory.psi0=1e4 privacy=local privacy.calibration=formula privacy.v=8 privacy.clip=.1".split()
+    mushrooms = (
+        "dataset=mushrooms model.l2=.01 theory.psi0=1e4 privacy=local privacy.calibration=formula privacy.v=8 privacy.clip=.1".split()
+    )
     assert planned(*mushrooms, "eps=.5")["theory"]["T_star"] == 0
     assert "the budget buys nothing" in call("plan", *mushrooms, "eps=.5").out
 

@@ -24,7 +24,13 @@ BESIDE = {
     "partition/natural": ("dataset=quadratics",),
     "privacy/central": ("algo=dp_fedavg",),
 }
-ON_DISK = {"a9a": "libsvm/a9a", "mushrooms": "libsvm/mushrooms", "phishing": "libsvm/phishing", "mnist": "MNIST", "fashion_mnist": "FashionMNIST"}
+ON_DISK = {
+    "a9a": "libsvm/a9a",
+    "mushrooms": "libsvm/mushrooms",
+    "phishing": "libsvm/phishing",
+    "mnist": "MNIST",
+    "fashion_mnist": "FashionMNIST",
+}
 PARAMETERS = {"logreg": 30, "linreg": 200, "mlp": 30 * 200 + 200 + 200 * 2 + 2, "cnn": 28938}
 
 

@@ -345,9 +345,7 @@ def test_scaffnew_local_momentum_acts_on_the_corrected_gradient():
 
 def test_scaffnew_partial_cohorts_keep_the_absent_shifts():
     clients = problem()
-    setting = ref.Setting(
-        kind="squared", lr=[0.05] * 3, steps=[3] * 3, cohorts=[[0, 2], [1, 2, 3], [0, 1]], divisor=[2, 3, 2]
-    )
+    setting = ref.Setting(kind="squared", lr=[0.05] * 3, steps=[3] * 3, cohorts=[[0, 2], [1, 2, 3], [0, 1]], divisor=[2, 3, 2])
     histories = [
         ref.scaffnew(clients, np.zeros(3), ref.Setting(**(vars(setting) | short)), 1 / 3)[1]
         for t in (1, 2, 3)
@@ -412,9 +410,7 @@ def test_scaffnew_rounds_are_the_gaps_between_heads():
         tails = len(coins) - 1 - heads[-1]
         assert (np.ptp(local, axis=0).max() == 0.0) == (tails == 0)
     with pytest.raises(ValueError, match="literal"):
-        ref.scaffnew_coins(
-            clients, np.zeros(d), full(clients, 1, 0.2, 1, kind="softmax", server_momentum=0.9), 0.3, [1]
-        )
+        ref.scaffnew_coins(clients, np.zeros(d), full(clients, 1, 0.2, 1, kind="softmax", server_momentum=0.9), 0.3, [1])
 
 
 # relations between algorithms and settings
@@ -437,9 +433,7 @@ def test_normfedavg_is_fedavg_with_the_bound_times_lr(bound):
     noise = np.random.default_rng(10).normal(size=(8, 4, 4))
     u = full(clients, 8, 0.25, 5, clip=2.0, message_noise=lambda k, i: noise[k, i], **common)
     y = full(clients, 8, 0.25, 5, clip=0.5, message_noise=lambda k, i: -0.25 * noise[k, i], **common)
-    np.testing.assert_allclose(
-        ref.normfedavg(clients, np.ones(4), u), ref.fedavg(clients, np.ones(4), y), rtol=0, atol=1e-12
-    )
+    np.testing.assert_allclose(ref.normfedavg(clients, np.ones(4), u), ref.fedavg(clients, np.ones(4), y), rtol=0, atol=1e-12)
 
 
 def test_weight_decay_is_l2():
@@ -491,18 +485,14 @@ def test_lr_schedule_and_poisson_divisor():
 
 def test_empty_cohorts():
     clients, h0 = points(0, 8), np.array([[1.0], [-1.0]])
-    quiet = ref.Setting(
-        kind="squared", lr=[0.5] * 2, steps=[1] * 2, cohorts=[[0], []], divisor=[1, 0], server_momentum=0.5
-    )
+    quiet = ref.Setting(kind="squared", lr=[0.5] * 2, steps=[1] * 2, cohorts=[[0], []], divisor=[1, 0], server_momentum=0.5)
     # x = 8: mean -4, x = 4; then nothing but the momentum, -2. ScaffNew's h0 = 1: -3.5, x = 4.5, then -1.75
     np.testing.assert_allclose(np.ravel(ref.fedavg(clients, np.array([8.0]), quiet)), [4.0, 2.0])
     np.testing.assert_allclose(np.ravel(ref.normfedavg(clients, np.array([8.0]), quiet)), [4.0, 2.0])
     iterates, shifts = ref.scaffnew(clients, np.array([8.0]), quiet, 0.5, h0)
     np.testing.assert_allclose(np.ravel(iterates), [4.5, 2.75])
     np.testing.assert_array_equal(shifts, h0)
-    noisy = ref.Setting(
-        kind="squared", lr=[0.5], steps=[1], cohorts=[[]], divisor=[4], sum_noise=lambda k: np.array([2.0])
-    )
+    noisy = ref.Setting(kind="squared", lr=[0.5], steps=[1], cohorts=[[]], divisor=[4], sum_noise=lambda k: np.array([2.0]))
     assert ref.fedavg(clients, np.array([8.0]), noisy)[0] == pytest.approx([8.5])
     assert ref.normfedavg(clients, np.array([8.0]), noisy)[0] == pytest.approx([7.75])
     assert ref.scaffnew(clients, np.array([8.0]), noisy, 0.5)[0][0] == pytest.approx([8.5])

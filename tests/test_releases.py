@@ -95,9 +95,14 @@ def test_memories_of_own_messages_leave_a_share_alone() -> None:
         assert seen(observer, sums_only=False) == [("gaussian", 35, pytest.approx(1 / math.sqrt(10)))]
         assert seen(observer, sums_only=False, sampling="poisson") == [("gaussian", 35, pytest.approx(1 / math.sqrt(40)))]
         assert seen(observer, sums_only=False, trust="local") == [("gaussian", 35, 1.0)]
-    assert seen("third_party", sums_only=False, trust="central") == [("gaussian", 35, 1.0)]
-    poisson = seen("third_party", sums_only=False, trust="central", sampling="poisson", neighbours="add_remove_one")
-    assert poisson == [("poisson", 100, 1.0), ("gaussian", 35, 1.0)]
+
+
+def test_clients_that_remember_are_not_amplified() -> None:
+    """Their memories tell in which rounds they took part, so the cohorts count as known."""
+    for trust in ("secagg", "central"):
+        assert seen("third_party", memoryless=False, trust=trust) == [("gaussian", 35, 1.0)]
+    poisson = seen("third_party", memoryless=False, trust="central", sampling="poisson", neighbours="add_remove_one")
+    assert poisson == [("gaussian", 35, 1.0)]
 
 
 def shifts_reveal(clients: int, rounds: int, z: float) -> float:

@@ -95,7 +95,7 @@ def coin_steps(seed: int, total_steps: int, local_steps: int) -> tuple[int, ...]
     return tuple(int(gap) for gap in np.diff(heads, prepend=-1))
 
 
-def releases(schedules: Sequence[Schedule], trust: Trust, neighbours: Neighbours, sums_only: bool) -> Releases:
+def releases(schedules: Sequence[Schedule], trust: Trust, neighbours: Neighbours, sums_only: bool, memoryless: bool) -> Releases:
     """What the worst of these seeds releases."""
     first = schedules[0]
     return Releases(
@@ -108,4 +108,5 @@ def releases(schedules: Sequence[Schedule], trust: Trust, neighbours: Neighbours
         worst=max(int(s.participation().max()) for s in schedules),
         smallest_cohort=min(s.smallest_cohort for s in schedules),
         sums_only=sums_only,
+        memoryless=memoryless,
     )

@@ -35,9 +35,11 @@ class Releases:
     """Everything about what one run releases that an accountant needs; it never depends on data.
 
     `sums_only`: whatever follows a release (the server's step, the clients' memories) is a function of the cohorts' sums
-    and of each client's data alone. It is False for ScaffNew's shifts and SCAFFOLD's controls, which are made of a client's
-    own message, and for FedEXP's mean of squared norms under local trust: single messages then show through later sums, so
-    nobody is bounded by what one sum hides. (Under central trust only memories may do so: messages carry no noise there.)
+    and of each client's own data alone. It is False where clients remember their own noise (ScaffNew's shifts, SCAFFOLD's
+    controls made of noisy messages) and for FedEXP's mean of squared norms under local trust: single messages then show
+    through later sums, so nobody is bounded by what one sum hides.
+    `memoryless`: clients keep nothing between rounds. Otherwise what a client does tells in which rounds it took part
+    before, its coins are no longer fresh and secret, and sampling clients amplifies nothing.
     """
 
     rounds: int  # releases of the cohort
@@ -49,6 +51,7 @@ class Releases:
     worst: int  # rounds in which the most frequent client takes part, in the drawn schedule
     smallest_cohort: int  # smallest non-empty realised cohort
     sums_only: bool = True
+    memoryless: bool = True
 
     def __post_init__(self) -> None:
         self._check_names()
@@ -138,18 +141,16 @@ def _outside(releases: Releases) -> View:
     # Under local trust a sum of k messages carries sqrt(k) times one message's noise. A poisson cohort's size shows (an empty
     # one as no change at all), so poisson cohorts count as known.
     scale = math.sqrt(releases.smallest_cohort) if releases.trust == "local" else 1.0
-    if releases.sampling == "fixed" and releases.neighbours == "replace_one":
+    if releases.sampling == "fixed" and releases.neighbours == "replace_one" and releases.memoryless:
         return _without_replacement(releases, scale)
     return (_known_cohorts(releases, scale),)
 
 
 def _central(releases: Releases) -> View:
     """A third party under a trusted server, whose noise covers the sum in every round, an empty one included."""
-    if releases.sampling == "full":
+    if releases.sampling == "full" or not releases.memoryless:
         return (_known_cohorts(releases),)
     if releases.sampling == "fixed" and releases.neighbours == "replace_one":
-        if not releases.sums_only:  # memories tell who took part, and m - 1 others betray the last one's coin
-            return (_known_cohorts(releases),)
         return _without_replacement(releases)
     if releases.sampling == "poisson" and releases.neighbours == "add_remove_one":
         known = _known_cohorts(releases)
