@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 from dpfl_bench import theory
+from dpfl_bench.config import target
 from dpfl_bench.privacy import calibration
 from dpfl_bench.privatise import Budget, drawn_schedules
 from dpfl_bench.results.clean import clean
@@ -35,6 +36,7 @@ def plan(settings: Settings) -> dict[str, Any]:
         "trust": privacy.trust,
         "neighbours": privacy.neighbours,
         "observer": budget.observer,
+        "memory": privacy.remembered if settings.private and target(settings.algo).remembers else None,
         "accountant": budget.accountant,
         "releases": budget.planned.rounds,
         "releases_of_worst_client": budget.planned.worst,

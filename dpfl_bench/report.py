@@ -127,6 +127,7 @@ def result(job: Job, folder: RunFolder, seconds: float, diverged: dict[str, int]
         "clients": settings.clients,
         "sampled_clients": settings.sampled_clients,
         "parameters": job.problem.dimension,
+        "memory": privacy.remembered if private and job_algorithm(job).remembers else None,
         "lr": settings.lr,
         "seeds": list(settings.seeds),
         "metric": "accuracy" if job.problem.classes else "r2",
@@ -209,6 +210,14 @@ def privacy(job: Job) -> dict[str, Any]:
     }
 
 
+_REMEMBERED = {
+    ("own_update", False): "clients remember their bounded updates without noise: functions of their own data and of what all see",
+    ("own_update", True): "clients remember their bounded updates without noise: functions of their own data and of what all see",
+    ("own_message", False): "clients remember their noisy messages, which the server saw",
+    ("own_message", True): "clients remember their shares of the noise, which later sums reveal: only a client's own share is accounted",
+}
+
+
 def _assumptions(job: Job) -> list[str]:
     said = {
         "local": "nothing about the server: each message is noised before it leaves its client",
@@ -216,6 +225,8 @@ def _assumptions(job: Job) -> list[str]:
         "central": "the server is trusted and only models leave it",
     }
     listed = [said[job.settings.privacy.trust]]
+    if job_algorithm(job).remembers:
+        listed.append(_REMEMBERED[job.settings.privacy.remembered, job.settings.privacy.trust == "secagg"])
     if job.settings.privacy.neighbours == "add_remove_one":
         listed.append("an absent client sends nothing while the cohort's public size, divisor and noise stay as they are (zero-out)")
     return listed

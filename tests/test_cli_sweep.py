@@ -48,14 +48,14 @@ def test_a_crashing_job_in_the_middle_ends_no_other(monkeypatch: pytest.MonkeyPa
             raise OSError("the disk is gone")
         return real(settings)
 
-    monkeypatch.setattr(run.build, "data", load)
-    said = call("run", "-m", "lr=1,1.5,2", *SMALL)
+    with monkeypatch.context() as broken:
+        broken.setattr(run.build, "data", load)
+        said = call("run", "-m", "lr=1,1.5,2", *SMALL)
     assert said.code == 1
     assert statuses() == ["done", "done"]
     assert "Traceback" in said.err
     assert said.err.splitlines()[-1].startswith("dpfl-bench: failed: lr=1.5 ")
     assert said.err.endswith(": OSError: the disk is gone\n")
-    monkeypatch.undo()
     again = call("run", "-m", "lr=1,1.5,2", *SMALL)
     assert again.code == 0
     assert again.err.count("already done") == 2

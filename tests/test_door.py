@@ -1,0 +1,196 @@
+"""What leaves the door: how much noise, whose, and how far one client can move the rest.
+
+Every check of a standard deviation also rejects one that is 10 % off: with n numbers its relative standard error is 1 / sqrt(2 n), and
+n = 4096 makes 5 of them 5.5 %.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from conftest import TINY, cohort_of, settings_of
+from torch import Tensor
+
+from dpfl_bench import build, report, rng
+from dpfl_bench.federation.cohort import SendDoor
+from dpfl_bench.federation.schedule import Round
+from dpfl_bench.privacy import bounding, mechanisms
+from dpfl_bench.privatise import Budget, drawn_schedules
+from dpfl_bench.settings import Settings
+
+CLIENTS, DIMENSION = 6, 4096
+EVERYONE = np.arange(CLIENTS)
+ALL = Round(index=0, steps=1, lr=1.0, p=1.0, cohort=EVERYONE, divisor=CLIENTS)
+UPDATES = (
+    torch.from_numpy(np.random.default_rng(0).normal(size=(CLIENTS, DIMENSION))) * torch.tensor([[0.0, 1e-3, 0.01, 1, 10, 1e6]]).T.double()
+)
+
+
+def settings_for(trust: str, *overrides: str) -> Settings:
+    return settings_of(f"privacy={trust}", "privacy.clip=0.7", "clients=6", "privacy.calibration=fixed", "privacy.noise_multiplier=1.5",
+                       "algo=dp_fedavg", *overrides)  # fmt: skip
+
+
+def door_of(settings: Settings, seed: int = 0) -> tuple[SendDoor, float]:
+    """The door that a run has, and the standard deviation that the accountant reads: noise multiplier times sensitivity."""
+    budget = Budget.of(settings, drawn_schedules(settings))
+    return build.door(settings, budget, seed), budget.noise_multiplier * settings.privacy.sensitivity
+
+
+def off(noise: Tensor, std: float) -> float:
+    """How many standard errors the empirical standard deviation (about zero, its known mean) is away from `std`."""
+    return abs(noise.square().mean().sqrt().item() / std - 1) * math.sqrt(2 * noise.numel())
+
+
+def check(noise: Tensor, std: float) -> None:
+    assert noise.numel() >= 4096
+    assert off(noise, std) < 5
+    assert off(noise, 1.1 * std) > 5
+    assert off(noise, 0.9 * std) > 5
+    assert abs(noise.mean().item()) < 5 * std / math.sqrt(noise.numel())
+
+
+# how much
+
+
+@pytest.mark.parametrize("bound", ["clip", "normalise"])
+@pytest.mark.parametrize("neighbours", ["replace_one", "add_remove_one"])
+def test_local_noise_of_each_message(bound: str, neighbours: str) -> None:
+    door, std = door_of(settings_for("local", f"privacy.bound={bound}", f"privacy.neighbours={neighbours}"))
+    assert std == pytest.approx(1.5 * 0.7 * {"replace_one": 2, "add_remove_one": 1}[neighbours])
+    messages, own, _ = door.messages(UPDATES, EVERYONE, ALL)
+    for message, bounded in zip(messages, getattr(bounding, bound)(UPDATES, 0.7)[0], strict=True):
+        check(message - bounded, std)
+    assert torch.equal(own, messages)
+    assert torch.equal(door.mean(messages.sum(0), ALL), messages.sum(0) / CLIENTS)
+
+
+def test_secagg_noise_of_each_share_and_of_their_sum() -> None:
+    door, std = door_of(settings_for("secagg"))
+    messages, own, _ = door.messages(UPDATES, EVERYONE, ALL)
+    bounded = bounding.clip(UPDATES, 0.7)[0]
+    for message, update in zip(messages, bounded, strict=True):
+        check(message - update, std / math.sqrt(CLIENTS))
+    check(CLIENTS * door.mean(messages.sum(0), ALL) - bounded.sum(0), std)
+    assert torch.equal(own, bounded)
+    few = replace(ALL, cohort=EVERYONE[:2], divisor=2)  # a smaller cohort's shares are larger
+    shares = door.messages(UPDATES[:2], few.cohort, few)[0] - bounded[:2]
+    check(shares.sum(0), std)
+
+
+def test_central_noise_once_on_the_sum() -> None:
+    door, std = door_of(settings_for("central"))
+    messages, _, _ = door.messages(UPDATES, EVERYONE, ALL)
+    bounded = bounding.clip(UPDATES, 0.7)[0]
+    assert torch.equal(messages, bounded)
+    check(CLIENTS * door.mean(messages.sum(0), ALL) - bounded.sum(0), std)
+
+
+@pytest.mark.parametrize("trust", ["local", "secagg", "central"])
+def test_what_a_whole_round_released_has_the_noise_of_privacy_json(trust: str) -> None:
+    """Through the run's own cohort and chunks: 18 parameters, so 300 rounds, each from the same state."""
+    overrides = (f"privacy={trust}", "algo=dp_fedavg", "rounds=300", "engine.chunk=4", "dtype=float64", "server_lr=0.5")
+    settings = settings_of(*[o for o in TINY if o != "rounds=4"], *overrides)
+    private = cohort_of(settings)
+    open_door = cohort_of(replace(settings, eps=math.inf, privacy=replace(settings.privacy, bound_without_noise=True)))
+    rounds = [private.schedule.round(k) for k in range(300)]
+    same = open_door.cohort.play(open_door.start, rounds[0])[0].server.x  # full batches: every round moves alike but for the noise
+    ends = torch.stack([private.cohort.play(private.start, r)[0].server.x for r in rounds])
+    (release,) = report.privacy(private.job)["releases"]
+    sent = {"local": release["noise_std"] * math.sqrt(10), "secagg": release["noise_std"], "central": release["noise_std"]}[trust]
+    check((ends - same) * 10 / 0.5, sent)
+    assert private.start.ledger.rounds == release["rounds"] == 300
+
+
+# whose
+
+
+def correlated(one: np.ndarray, other: np.ndarray) -> bool:
+    """Beyond 5 standard errors of the correlation of independent numbers, 1 / sqrt(n)."""
+    return abs(np.corrcoef(one, other)[0, 1]) > 5 / math.sqrt(len(one))
+
+
+def test_no_two_clients_rounds_or_seeds_share_noise() -> None:
+    noise = {
+        (seed, k, i): mechanisms.client_gaussian(seed, k, [i], DIMENSION, 1.0)[0]
+        for seed, k, i in itertools.product((0, 1, 2**40), (0, 1, 2), (0, 1, 2))
+    }
+    noise |= {(seed, k, "server"): mechanisms.server_gaussian(seed, k, DIMENSION, 1.0) for seed in (0, 1) for k in (0, 1)}
+    noise["lots"] = rng.generator(0, "lot", 0, 0).standard_normal(DIMENSION, dtype=np.float32)
+    for (a, one), (b, other) in itertools.combinations(noise.items(), 2):
+        assert not np.isin(one, other).mean() > 0.01, f"{a} and {b} share numbers"  # float32 values coincide now and then
+        assert not correlated(one, other), f"{a} and {b}"
+    # the control: a tenth of one client's noise in another's
+    mixed = noise[0, 0, 0] + 0.1 * noise[0, 0, 1]
+    assert correlated(mixed, noise[0, 0, 1])
+
+
+def test_noise_of_a_client_does_not_depend_on_its_company() -> None:
+    together = mechanisms.client_gaussian(0, 3, [4, 9, 2], 10, 1.0)
+    alone = [mechanisms.client_gaussian(0, 3, [i], 10, 1.0)[0] for i in (4, 9, 2)]
+    assert np.array_equal(together, np.stack(alone))
+
+
+# bounds at the edges of the number format
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("bound", ["clip", "normalise"])
+@pytest.mark.parametrize("size", [0.0, 1e-40, 1e-30, 1e-3, 0.7, 1.0, 1e18, 1e30])
+def test_every_update_is_bounded(size: float, bound: str, dtype: torch.dtype) -> None:
+    direction = torch.from_numpy(np.random.default_rng(1).normal(size=(3, 50))).to(dtype)
+    bounded, norms = getattr(bounding, bound)(direction * size, 0.7)
+    assert torch.isfinite(bounded).all()
+    assert not torch.isnan(norms).any()
+    lengths = bounded.double().norm(dim=1)
+    assert (lengths <= 0.7 * (1 + 1e-6)).all()
+    if bound == "normalise":
+        torch.testing.assert_close(lengths, torch.full_like(lengths, 0.7), rtol=1e-6, atol=0)
+
+
+@pytest.mark.parametrize("size", [1e-30, 1.0, 1e30])
+def test_normalise_keeps_the_direction(size: float) -> None:
+    """Of updates whose squares under- or overflow in float32 too."""
+    update = torch.tensor([[3.0, -4.0, 0.0]]) * size
+    torch.testing.assert_close(bounding.normalise(update, 2.0)[0], torch.tensor([[1.2, -1.6, 0.0]]))
+
+
+def test_normalise_of_nothing_is_the_constant_vector() -> None:
+    bounded, norms = bounding.normalise(torch.zeros(2, 16), 2.0)
+    torch.testing.assert_close(bounded, torch.full((2, 16), 0.5))
+    assert torch.equal(norms, torch.zeros(2))
+
+
+def test_clip_leaves_what_is_short_enough_alone() -> None:
+    updates = torch.tensor([[0.3, 0.4], [3.0, 4.0], [1e-30, 0.0]])
+    bounded, norms = bounding.clip(updates, 0.5)
+    torch.testing.assert_close(bounded, torch.tensor([[0.3, 0.4], [0.3, 0.4], [1e-30, 0.0]]))
+    torch.testing.assert_close(norms[:2], torch.tensor([0.5, 5.0]))
+
+
+# open doors
+
+
+@pytest.mark.parametrize("trust", ["local", "secagg", "central"])
+def test_without_privacy_the_door_is_open(trust: str) -> None:
+    door, _ = door_of(settings_for(trust, "eps=inf"))
+    assert not door.private
+    messages, own, _ = door.messages(UPDATES, EVERYONE, ALL)
+    assert torch.equal(messages, UPDATES)
+    assert torch.equal(own, UPDATES)
+    assert torch.equal(door.mean(messages.sum(0), ALL), UPDATES.sum(0) / CLIENTS)
+
+
+@pytest.mark.parametrize("trust", ["local", "secagg", "central"])
+def test_the_bound_can_stay_without_noise(trust: str) -> None:
+    door, _ = door_of(settings_for(trust, "eps=inf", "privacy.bound_without_noise=true"))
+    assert not door.private
+    messages, _, norms = door.messages(UPDATES, EVERYONE, ALL)
+    assert torch.equal(messages, bounding.clip(UPDATES, 0.7)[0])
+    assert (norms > 0.7).any()
+    assert torch.equal(door.mean(messages.sum(0), ALL), messages.sum(0) / CLIENTS)

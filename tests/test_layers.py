@@ -1,0 +1,142 @@
+"""The imports of every module: a file imports from its own layer or from layers to its left; algorithms from their base and torch."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import dpfl_bench
+
+ROOT = Path(dpfl_bench.__file__).parent
+# DESIGN section 4. `algorithms.base` is the contract that the engine plays by: it says what crosses the doors, and imports only torch
+LAYERS = [
+    {"rng", "settings", "theory", "device", "algorithms.base"},
+    {"problems", "data"},
+    {"privacy"},
+    {"federation"},
+    {"algorithms"},
+    {"train"},
+    {"results"},
+    {"papers"},
+    {"config", "compose", "privatise", "build", "report", "run", "sweep", "plan", "catalogue", "cli"},
+]
+HEAVY = {
+    "torch",
+    "torchvision",
+    "pandas",
+    "matplotlib",
+    "sklearn",
+    "hydra",
+    "omegaconf",
+    "dp_accounting",
+    "scipy",
+    "opacus",
+    "platformdirs",
+}
+LIGHT = ("cli", "compose", "config", "catalogue", "plan")  # what plan, list and --help load, with all that these import
+BANNED = {
+    *("torch.manual_seed", "torch.random.manual_seed", "torch.seed", "torch.cuda.manual_seed", "torch.set_rng_state", "torch.Generator"),
+    *(
+        "torch.rand",
+        "torch.randn",
+        "torch.randint",
+        "torch.randperm",
+        "torch.normal",
+        "torch.bernoulli",
+        "torch.rand_like",
+        "torch.randn_like",
+    ),
+    *("random.seed", "np.random.seed", "np.random.default_rng", "np.random.RandomState", "numpy.random.seed", "numpy.random.default_rng"),
+    *(f"np.random.{name}" for name in ("rand", "randn", "random", "normal", "choice", "shuffle", "permutation", "randint", "uniform")),
+}
+FILES = {
+    ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path
+    for path in sorted(ROOT.rglob("*.py"))
+    if "conf" not in path.relative_to(ROOT).parts
+}
+TREES = {name: ast.parse(path.read_text()) for name, path in FILES.items()}
+
+
+def imports(tree: ast.Module, *, lazy: bool = True, typing: bool = True) -> Iterator[str]:
+    """The modules that a file names; without the lazy ones in functions or those under TYPE_CHECKING if so asked."""
+    waiting: list[ast.AST] = list(tree.body)
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, "relative imports"
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) and not lazy:
+            continue
+        elif isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING" and not typing:
+            waiting.extend(node.orelse)
+        else:
+            waiting.extend(ast.iter_child_nodes(node))
+
+
+def ours(names: Iterator[str]) -> set[str]:
+    """The files of the package among imported names: `dpfl_bench.rng.generator` is rng."""
+    found = set()
+    for name in names:
+        if name.startswith("dpfl_bench."):
+            inner = name.removeprefix("dpfl_bench.")
+            found.add(inner if inner in FILES else inner.rpartition(".")[0])
+    return found & set(FILES)
+
+
+def layer(module: str) -> int:
+    names = {module, module.partition(".")[0]}
+    exact = [index for index, members in enumerate(LAYERS) if module in members]
+    return exact[0] if exact else next(index for index, members in enumerate(LAYERS) if names & members)
+
+
+@pytest.mark.parametrize("module", [name for name in FILES if name and name != "__init__"])
+def test_a_file_imports_only_to_its_left(module: str) -> None:
+    right = [other for other in ours(imports(TREES[module])) if layer(other) > layer(module)]
+    assert not right, f"{module} imports {right}, which are to its right"
+
+
+@pytest.mark.parametrize("module", [name for name in FILES if name.startswith("algorithms.")])
+def test_algorithms_know_only_their_base_and_torch(module: str) -> None:
+    external = {name.partition(".")[0] for name in imports(TREES[module])} - {"dpfl_bench"}
+    assert external <= {"__future__", "dataclasses", "typing", "math", "torch"}
+    assert ours(imports(TREES[module])) <= {"algorithms.base"}
+    at_start = {name.partition(".")[0] for name in imports(TREES[module], typing=False)}
+    assert "torch" not in at_start, "`plan` reads algorithms without torch: import it under TYPE_CHECKING"
+
+
+def test_nothing_heavy_at_module_level_of_what_starts_fast() -> None:
+    """The closure over module-level imports of what help, list and plan load, with the algorithms that `plan` asks."""
+    reached: set[str] = set()
+    waiting = [*LIGHT, *(name for name in FILES if name.startswith("algorithms."))]
+    while waiting:
+        module = waiting.pop()
+        if module not in reached:
+            reached.add(module)
+            waiting += ours(imports(TREES[module], lazy=False, typing=False))
+    assert {"privatise", "privacy.accounting", "privacy.calibration", "federation.schedule", "theory"} <= reached
+    heavy = {m: {n for n in imports(TREES[m], lazy=False, typing=False) if n.partition(".")[0] in HEAVY} for m in reached}
+    assert {module: names for module, names in heavy.items() if names} == {}
+
+
+@pytest.mark.parametrize("module", [name for name in FILES if name != "rng"])
+def test_only_rng_makes_random_numbers(module: str) -> None:
+    called = {ast.unparse(node.func) for node in ast.walk(TREES[module]) if isinstance(node, ast.Call)}
+    assert not called & BANNED
+    assert not {name for name in imports(TREES[module]) if name.partition(".")[0] in ("random", "secrets")}
+
+
+def test_the_reader_of_imports() -> None:
+    """What it must see and what it must not."""
+    source = (
+        "import a.b\nfrom c import d\nif TYPE_CHECKING:\n    import t\nelse:\n    import e\n"
+        "class K:\n    def f(self):\n        import lazy\ntry:\n    import g\nexcept ImportError:\n    import h\n"
+    )
+    tree = ast.parse(source)
+    assert set(imports(tree)) == {"a.b", "c.d", "t", "e", "lazy", "g", "h"}
+    assert set(imports(tree, lazy=False, typing=False)) == {"a.b", "c.d", "e", "g", "h"}
+    assert layer("federation.cohort") < layer("algorithms.fedavg") < layer("train") < layer("results.folder") < layer("cli")
