@@ -9,12 +9,13 @@ from functools import cached_property
 
 from dpfl_bench.config import target
 from dpfl_bench.federation import schedule as schedules
-from dpfl_bench.federation.schedule import Schedule
+from dpfl_bench.federation.schedule import Prefixes, Schedule
 from dpfl_bench.privacy import accounting, calibration
 from dpfl_bench.privacy.ledger import Ledger
 from dpfl_bench.privacy.releases import Observer, PrivacyError, Releases, View, view
 from dpfl_bench.settings import ConfigError, Settings
 
+LONGEST = 10**5  # rounds that are drawn to answer how many eps allows
 OBSERVERS: tuple[Observer, ...] = ("server", "third_party")
 
 
@@ -132,23 +133,19 @@ class Budget:
         return {name: self._eps(self.planned, self.observer, name) for name in names}
 
     def max_rounds(self) -> int | None:
-        """The most rounds that eps allows at this noise; None without privacy."""
+        """The most rounds that eps allows at this noise (of at most LONGEST where cohorts are drawn); None without privacy."""
         if not self.settings.private:
             return None
-        drawn = drawn_schedules(self.settings)
-        return calibration.max_rounds(
-            self.settings.eps,
-            self.settings.delta,
-            self.noise_multiplier,
-            lambda t: self._view_at(drawn, t),
-            self.settings.privacy.accountant,
-        )
+        prefixes = [Prefixes(s) for s in drawn_schedules(self.settings)]
 
-    def _view_at(self, drawn: Sequence[Schedule], rounds: int) -> View:
-        longer = [_lengthened(s, rounds) for s in drawn]
-        found = view(_releases(self.settings, longer), self.observer)
-        assert found is not None
-        return found
+        def seen(rounds: int) -> View:
+            found = view(replace(self.planned, rounds=rounds, worst=max(p.worst(rounds) for p in prefixes)), self.observer)
+            assert found is not None
+            return found
+
+        limit = 10**7 if self.planned.sampling == "full" else LONGEST
+        accountant = self.settings.privacy.accountant
+        return calibration.max_rounds(self.settings.eps, self.settings.delta, self.noise_multiplier, seen, accountant, limit)
 
     def _view(self, observer: Observer) -> float:
         try:
@@ -175,7 +172,3 @@ def _releases(settings: Settings, drawn: Sequence[Schedule]) -> Releases:
     memory = target(settings.algo).remembers
     sums_only = not (memory and settings.privacy.remembered == "own_message")
     return schedules.releases(drawn, settings.privacy.trust, settings.privacy.neighbours, sums_only, memoryless=not memory)
-
-
-def _lengthened(schedule: Schedule, rounds: int) -> Schedule:
-    return replace(schedule, steps=(1,) * rounds)

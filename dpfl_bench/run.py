@@ -71,7 +71,7 @@ def run(settings: Settings, overrides: Sequence[str], config_yaml: str) -> RunFo
     try:
         with _graceful() as stop:
             _Runner(job, folder, stop).run()
-    except Interrupted as error:
+    except (Interrupted, KeyboardInterrupt) as error:  # a second signal does not wait for the round to end
         folder.write("status.json", report.status("interrupted", error=str(error)))
         raise
     except BaseException as error:

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
 import torch
 
 from dpfl_bench.federation.cohort import Cohort, Diagnostics, State
@@ -65,7 +64,7 @@ class Checkpoint:
         """The state again, on the device that this run uses."""
         like = self.server[0].new_empty(0).to(cohort.federation.record_weights.device, self.server[0].dtype)
         kind = type(cohort.algorithm.start(like))
-        ledger = Ledger(cohort.federation.clients, self.released, np.array(self.taken))
+        ledger = Ledger(cohort.federation.clients, self.released, self.taken.numpy().copy())
         return State(
             kind(*(t.to(like) for t in self.server)),
             None if self.velocity is None else self.velocity.to(like),

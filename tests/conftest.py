@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -14,8 +13,7 @@ import numpy as np
 import pytest
 import torch
 
-import dpfl_bench.conf
-from dpfl_bench import build, compose, config, run, train
+from dpfl_bench import build, compose, conf, config, run, train
 from dpfl_bench.data.records import Records
 from dpfl_bench.federation.clients import Federation
 from dpfl_bench.federation.cohort import Cohort, State
@@ -25,15 +23,16 @@ from dpfl_bench.federation.schedule import Schedule
 from dpfl_bench.privatise import Budget, drawn_schedules
 from dpfl_bench.settings import Settings
 
-CONF = Path(next(iter(dpfl_bench.conf.__path__)))
+CONF = Path(conf.__path__[0])
 
 torch.set_num_threads(1)  # the tests' tensors are too small to share out
 
 # a generated federation that loads in milliseconds: 10 clients, 12 training records each, 3 classes, 18 parameters
 TINY = (
-    "dataset=synthetic_logistic dataset.dimension=5 dataset.classes=3 dataset.records_per_client=15 dataset.beta=1.0 "
-    "dataset.clients=10 clients=10 rounds=4 local_steps=3 device=cpu plot=false privacy.calibration=fixed privacy.noise_multiplier=0.5"
-).split()
+    "dataset=synthetic_logistic", "dataset.dimension=5", "dataset.classes=3", "dataset.records_per_client=15", "dataset.beta=1.0",
+    "dataset.clients=10", "clients=10", "rounds=4", "local_steps=3", "device=cpu", "plot=false", "privacy.calibration=fixed",
+    "privacy.noise_multiplier=0.5",
+)  # fmt: skip
 
 
 @cache
@@ -106,9 +105,9 @@ def _algorithms() -> list[Algo]:
     return [Algo(name, folder) for folder in folders for name in _names(Path(folder) if folder else CONF)]
 
 
-def _names(conf: Path) -> list[str]:
-    found = sorted((conf / "algo").rglob("*.yaml"))
-    return [path.relative_to(conf / "algo").with_suffix("").as_posix() for path in found if path.stem[0] != "_"]
+def _names(folder: Path) -> list[str]:
+    found = sorted((folder / "algo").rglob("*.yaml"))
+    return [path.relative_to(folder / "algo").with_suffix("").as_posix() for path in found if path.stem[0] != "_"]
 
 
 ALGORITHMS = _algorithms()
@@ -134,8 +133,7 @@ def calibrations(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(autouse=True)
-def _elsewhere(tmp_path: Path, calibrations: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def _elsewhere(tmp_path: Path, calibrations: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Runs and calibrations of the tests stay out of the repository and of the user's cache."""
     monkeypatch.setenv("DPFL_CACHE_DIR", str(calibrations))
     monkeypatch.chdir(tmp_path)
-    yield

@@ -124,7 +124,7 @@ def loader(file: Path) -> tuple[dict[str, Any], Any, dict[str, Any]]:
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
 def test_files_have_every_key(file: Path) -> None:
     config, function, own = loader(file)
-    common = "_target_ name shape classes records clients test_fraction standardise unit_norm seed max_row_norm gram"
+    common = "_target_ name shape classes records clients lr test_fraction standardise unit_norm seed max_row_norm gram"
     assert set(config) == set(common.split()) | set(own)
     assert config["name"] == file.stem
     assert file.read_text().startswith("# ")

@@ -91,7 +91,9 @@ def ours(names: Iterator[str]) -> set[str]:
 def layer(module: str) -> int:
     names = {module, module.partition(".")[0]}
     exact = [index for index, members in enumerate(LAYERS) if module in members]
-    return exact[0] if exact else next(index for index, members in enumerate(LAYERS) if names & members)
+    found = exact or [index for index, members in enumerate(LAYERS) if names & members]
+    assert found, f"{module} is in no layer: add it to LAYERS (and to DESIGN.md)"
+    return found[0]
 
 
 @pytest.mark.parametrize("module", [name for name in FILES if name and name != "__init__"])

@@ -139,7 +139,9 @@ def test_losses_and_hits_by_hand() -> None:
     torch.testing.assert_close(squares, 2 * found)
 
 
-def federation(x: np.ndarray, y: np.ndarray, sizes: list[int], classes: int, tests: int = 0, dtype: torch.dtype = torch.float64) -> Federation:
+def federation(
+    x: np.ndarray, y: np.ndarray, sizes: list[int], classes: int, tests: int = 0, dtype: torch.dtype = torch.float64
+) -> Federation:
     parts = np.split(np.arange(sum(sizes)), np.cumsum(sizes)[:-1])
     train = slice(0, len(x) - tests)
     records = Records(x[train], y[train], x[len(x) - tests :], y[len(x) - tests :], None, classes, "test", None)
@@ -210,7 +212,7 @@ def test_there_are_counts_to_check() -> None:
 
 def test_batch_norm_is_refused_when_private() -> None:
     images = ("dataset=mnist", "model=cnn", "model.norm=batch")
-    with pytest.raises(ConfigError, match="BatchNorm.*GroupNorm"):
+    with pytest.raises(ConfigError, match=r"BatchNorm.*GroupNorm"):
         build.problem(settings_of(*images), [1, 28, 28], 10)
     assert build.problem(settings_of(*images, "eps=inf"), [1, 28, 28], 10).dimension == 28_938 + 2 * (16 + 32)
     assert build.problem(settings_of(*images[:2], "model.norm=group"), [1, 28, 28], 10).dimension == 28_938 + 2 * (16 + 32)

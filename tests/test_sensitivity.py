@@ -1,4 +1,4 @@
-"""How far one client's data can move what a round releases, before the noise: at most what the accountant was told, and nearly that."""
+"""How far one client's data move what a round releases, before the noise: at most what the accountant was told, and nearly that."""
 
 from __future__ import annotations
 
@@ -29,8 +29,9 @@ def _silence(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def settings_for(algo: str, bound: str, trust: str, *overrides: str) -> Settings:
     return settings_of(
-        f"algo={algo}", f"privacy.bound={bound}", f"privacy={trust}", f"privacy.clip={CLIP}", f"clients={CLIENTS}", "model=linreg", "lr=0.5",
-        "rounds=1", "local_steps=3", "dtype=float64", "device=cpu", "privacy.calibration=fixed", "privacy.noise_multiplier=1", *overrides,
+        f"algo={algo}", f"privacy.bound={bound}", f"privacy={trust}", f"privacy.clip={CLIP}", f"clients={CLIENTS}", "model=linreg",
+        "lr=0.5", "rounds=1", "local_steps=3", "dtype=float64", "device=cpu", "privacy.calibration=fixed",
+        "privacy.noise_multiplier=1", *overrides,
     )  # fmt: skip
 
 

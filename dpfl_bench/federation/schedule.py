@@ -68,10 +68,8 @@ class Schedule:
         count = self.rounds if rounds is None else rounds
         if self.sampling == "full":
             return np.full(self.clients, count)
-        taken = np.zeros(self.clients, dtype=np.int64)
-        for index in range(count):
-            taken[self.cohort(index)] += 1
-        return taken
+        drawn = [self.cohort(index) for index in range(count)]
+        return np.bincount(np.concatenate([np.empty(0, dtype=np.int64), *drawn]), minlength=self.clients)
 
     @cached_property
     def smallest_cohort(self) -> int:
@@ -79,6 +77,24 @@ class Schedule:
         if self.sampling != "poisson":
             return self.cohort_size
         return min((size for t in range(self.rounds) if (size := len(self.cohort(t)))), default=self.cohort_size)
+
+
+class Prefixes:
+    """The first 1, 2, ... rounds of a schedule, drawn as far as is asked, beyond the schedule's own end too."""
+
+    def __init__(self, schedule: Schedule) -> None:
+        self._schedule = schedule
+        self._taken = np.zeros(schedule.clients, dtype=np.int64)
+        self._worst = [0]
+
+    def worst(self, rounds: int) -> int:
+        """How often the most frequent client takes part in the first `rounds` rounds."""
+        if self._schedule.sampling == "full":
+            return rounds
+        for index in range(len(self._worst) - 1, rounds):
+            self._taken[self._schedule.cohort(index)] += 1
+            self._worst.append(int(self._taken.max()))
+        return self._worst[rounds]
 
 
 def constant_steps(rounds: int, local_steps: int) -> tuple[int, ...]:

@@ -7,7 +7,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from dpfl_bench.privacy.releases import PrivacyError, Releases
+from dpfl_bench.privacy.releases import Releases
+
+
+class OverspentError(RuntimeError):
+    """The doors recorded more than the schedule allowed: a bug, never a setting."""
 
 
 @dataclass
@@ -31,7 +35,7 @@ class Ledger:
         """Raise if the doors recorded more than the schedule (participation per client, rounds) allowed."""
         if self.rounds > rounds or (self.taken > allowed).any():
             worst = int((self.taken - allowed).max())
-            raise PrivacyError(
+            raise OverspentError(
                 f"the doors recorded {self.rounds} releases where the schedule allowed {rounds} "
                 f"(a client was {max(worst, 0)} over its share): no result is saved; this is a bug in the algorithm or the engine"
             )

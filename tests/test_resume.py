@@ -1,0 +1,105 @@
+"""Killed at any moment and started again, a run ends with the very numbers of an uninterrupted one."""
+
+from __future__ import annotations
+
+import random
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from command import read
+from conftest import settings_of
+from forks import Forks, forks
+
+KILLS = 20
+LONG = ("total_steps=1600", "local_steps=2", "eval_every=50", "checkpoint_every=37", "repeats=2", "plot=false", "device=cpu")
+CASES = {
+    "dp_scaffnew": ("algo=dp_scaffnew",),  # every client's memory crosses rounds
+    "dp_normfedavg": ("algo=dp_normfedavg", "server_momentum=.5", "batch_size=2"),  # the server's velocity does, lots are drawn
+}
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Forks]:
+    with forks(tmp_path_factory.mktemp("server"), tmp_path_factory.mktemp("calibrations")) as running:
+        yield running
+
+
+def same_numbers(one: Path, other: Path) -> None:
+    assert (one / "metrics.csv").read_bytes() == (other / "metrics.csv").read_bytes()
+    finals = [torch.load(folder / "checkpoint" / "final.pt", weights_only=True) for folder in (one, other)]
+    assert list(finals[0]) == list(finals[1])
+    assert all(torch.equal(finals[0][seed], finals[1][seed]) for seed in finals[0])
+    results = [read(folder, "result.json") for folder in (one, other)]
+    assert {**results[0], "seconds": 0} == {**results[1], "seconds": 0}
+    assert read(one, "privacy.json") == read(other, "privacy.json")
+    lines = [(folder / name).read_text().count("\n") for folder in (one, other) for name in ("metrics.csv", "timing.csv")]
+    assert len(set(lines)) == 1
+
+
+def kill_often(server: Forks, arguments: list[str], folder: Path, span: float, dice: random.Random) -> int:
+    """Start the command KILLS times and kill it: four in five once it trains, the others while it starts. How many hit the training."""
+    hits = 0
+    for _ in range(KILLS):
+        child = server.start(*arguments)
+        at_start = dice.random() < 0.2
+        training = False if at_start else child.trains_in(folder)
+        time.sleep(dice.uniform(0, 0.4 if at_start else span))
+        child.kill()
+        code = child.end()
+        hits += training and code == -signal.SIGKILL and not (folder / "result.json").exists()
+    return hits
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CASES)
+def test_twenty_kills_change_no_bit(server: Forks, name: str, tmp_path: Path) -> None:
+    given = ["run", *CASES[name], *LONG]
+    run_id = settings_of(*given[1:]).run_id
+    whole, cut = (tmp_path / way / "runs" / run_id for way in ("whole", "cut"))
+    assert server.run(*given, f"outputs={tmp_path / 'whole'}") == 0
+    span = 1.7 * read(whole, "result.json")["seconds"] / KILLS
+    cut_command = [*given, f"outputs={tmp_path / 'cut'}"]
+    hits = kill_often(server, cut_command, cut, span, random.Random(name))
+    assert hits >= 10, f"only {hits} of {KILLS} kills hit the training"
+    assert not (cut / "result.json").exists(), "it ended before the last kill: the rest of the test would show nothing"
+    assert server.run(*cut_command) == 0
+    same_numbers(whole, cut)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_saves_and_exits_with_its_code(server: Forks, number: signal.Signals, code: int, tmp_path: Path) -> None:
+    given = ["run", "algo=dp_scaffnew", *LONG, "repeats=1", "checkpoint_every=100000"]
+    run_id = settings_of(*given[1:]).run_id
+    whole, cut = (tmp_path / way / "runs" / run_id for way in ("whole", "cut"))
+    assert server.run(*given, f"outputs={tmp_path / 'whole'}") == 0
+    child = server.start(*given, f"outputs={tmp_path / 'cut'}")
+    assert child.trains_in(cut, rows=5)
+    child.kill(number)
+    assert child.end() == code
+    status = read(cut, "status.json")
+    assert (status["status"], status["error"]) == ("interrupted", f"stopped by {number.name}")
+    kept = torch.load(cut / "checkpoint" / "latest.pt", weights_only=True)
+    assert kept["done"] > 200, "the round at hand, not the last one evaluated"
+    assert not (cut / "result.json").exists()
+    assert server.run(*given, f"outputs={tmp_path / 'cut'}") == 0
+    assert read(cut, "status.json")["status"] == "done"
+    same_numbers(whole, cut)
+
+
+@pytest.mark.slow
+def test_a_signal_ends_a_sweep(server: Forks, tmp_path: Path) -> None:
+    given = (*LONG, "repeats=1")
+    sweep = ["run", "-m", "seed=0,5", *given, f"outputs={tmp_path}"]
+    ids = [settings_of(f"seed={seed}", *given).run_id for seed in (0, 5)]
+    child = server.start(*sweep)
+    assert child.trains_in(tmp_path / "runs" / ids[0], rows=5)
+    child.kill(signal.SIGINT)
+    assert child.end() == 130
+    assert not (tmp_path / "runs" / ids[1]).exists()
+    assert server.run(*sweep) == 0
+    assert [read(tmp_path / "runs" / run_id, "status.json")["status"] for run_id in ids] == ["done", "done"]
