@@ -62,9 +62,9 @@ class Child:
             status = json.loads((folder / "status.json").read_text()) if (folder / "status.json").exists() else {}
             if status.get("pid") == self.pid and status["status"] != "running":
                 return False
-            if status.get("pid") == self.pid and (folder / "metrics.csv").exists():
-                if (folder / "metrics.csv").read_bytes().count(b"\n") > rows:
-                    return True
+            begun = status.get("pid") == self.pid and (folder / "metrics.csv").exists()
+            if begun and (folder / "metrics.csv").read_bytes().count(b"\n") > rows:
+                return True
             time.sleep(0.002)
         raise TimeoutError(f"no training in {folder}")
 

@@ -16,8 +16,7 @@ from conftest import ALGORITHMS, TINY, Algo, Played, cohort_of, cohort_on
 
 from dpfl_bench import build, run, train
 from dpfl_bench.federation.cohort import Cohort, Diagnostics
-from dpfl_bench.privacy.ledger import Ledger
-from dpfl_bench.privacy.ledger import OverspentError
+from dpfl_bench.privacy.ledger import Ledger, OverspentError
 from dpfl_bench.settings import Settings
 
 LOTS = {"batch_size": 4, "sampled_clients": 6}  # something to draw for the algorithms without noise too

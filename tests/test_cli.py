@@ -12,15 +12,20 @@ from conftest import CONF, settings_of
 
 from dpfl_bench import __version__, compose, config
 
-COLUMNS = "seed, round, steps, eps, train_loss, test_loss, test_metric, test_error, update_norm, clipped_fraction, server_step".split(", ")
+COLUMNS = [
+    *("seed", "round", "steps", "eps", "train_loss", "test_loss", "test_metric", "test_error"),
+    *("update_norm", "clipped_fraction", "server_step"),
+]
 FILES = {
     *(".hydra/config.yaml", ".hydra/overrides.yaml", "status.json", "metrics.csv", "timing.csv", "result.json"),
     *("privacy.json", "env.json", "checkpoint/final.pt", "curve.png"),
 }
-RESULT = (
-    "run_id, status, algo, dataset, model, eps_target, eps, delta, unit, trust, neighbours, accountant, noise_multiplier, clip, rounds, "
-    "local_steps, total_steps, clients, sampled_clients, seeds, metric, test_error_mean, test_error_std, best_round, seconds"
-).split(", ")
+RESULT = [
+    *("run_id", "status", "algo", "dataset", "model", "eps_target", "eps", "delta"),
+    *("unit", "trust", "neighbours", "accountant", "noise_multiplier", "clip", "rounds", "local_steps"),
+    *("total_steps", "clients", "sampled_clients", "seeds", "metric", "test_error_mean", "test_error_std", "best_round"),
+    *("seconds",),
+]
 
 
 @pytest.fixture(scope="module")
@@ -71,8 +76,8 @@ def test_it_learns_honestly(first: tuple[Path, Said]) -> None:
     assert ledger["accountants"]["pld"] == pytest.approx(2, rel=0.01)
     assert ledger["views"]["server"] == result["eps"]
     (release,) = ledger["releases"]
-    assert (release["rounds"], release["clip"], release["sensitivity"]) == (10, 1.0, 2.0)
-    assert release["noise_std"] == pytest.approx(2 * result["noise_multiplier"])
+    assert (release["rounds"], release["clip"], release["sensitivity"]) == (10, 0.3, 0.6)
+    assert release["noise_std"] == pytest.approx(0.6 * result["noise_multiplier"])
     assert ledger["not_accounted"]
     assert ledger["assumes"]
 

@@ -71,8 +71,8 @@ def test_v_of_balancing(eps: float, one: float, two: float, privacy: str) -> Non
 @pytest.mark.parametrize(("eps", "expected"), [(3.3, 2153.92), (2, 1894.40), (1, 1535.18), (0.5, 1175.96)])
 def test_T_star_of_balancing(eps: float, expected: float) -> None:
     """PAPERS.md: psi0=1e8, delta=1e-5, mu=.01, L=2.596214, v=8, C=.1, N=10, d=112; B(T) is least there."""
-    mushrooms = "dataset=mushrooms model.l2=.01 delta=1e-5 theory.psi0=1e8 clients=10".split()
-    formula = "privacy=local privacy.calibration=formula privacy.v=8 privacy.clip=.1".split()
+    mushrooms = ["dataset=mushrooms", "model.l2=.01", "delta=1e-5", "theory.psi0=1e8", "clients=10"]
+    formula = ["privacy=local", "privacy.calibration=formula", "privacy.v=8", "privacy.clip=.1"]
     made = planned(*mushrooms, *formula, f"eps={eps}")
     theory = made["theory"]
     assert theory["L"] == pytest.approx(2.596214, abs=1e-6)
@@ -85,7 +85,7 @@ def test_T_star_of_balancing(eps: float, expected: float) -> None:
 
 def test_the_formula_reports_its_real_eps() -> None:
     """v=8 is more than the accountant asks for a sensitivity of 2C, v=4 less."""
-    formula = ("privacy=local", "privacy.calibration=formula", "eps=2")
+    formula = ("privacy=local", "privacy.clip=1", "privacy.calibration=formula", "eps=2")
     safe, unsafe = planned(*formula, "privacy.v=8"), planned(*formula, "privacy.v=4")
     assert safe["eps_target"] == unsafe["eps_target"] == 2
     assert safe["eps"] < 2 < unsafe["eps"]
@@ -94,9 +94,8 @@ def test_the_formula_reports_its_real_eps() -> None:
 
 
 def test_a_small_psi0_buys_nothing() -> None:
-    mushrooms = (
-        "dataset=mushrooms model.l2=.01 theory.psi0=1e4 privacy=local privacy.calibration=formula privacy.v=8 privacy.clip=.1".split()
-    )
+    mushrooms = ["dataset=mushrooms", "model.l2=.01", "theory.psi0=1e4", "privacy=local", "privacy.clip=.1"]
+    mushrooms += ["privacy.calibration=formula", "privacy.v=8"]
     assert planned(*mushrooms, "eps=.5")["theory"]["T_star"] == 0
     assert "the budget buys nothing" in call("plan", *mushrooms, "eps=.5").out
 

@@ -18,7 +18,7 @@ KILLS = 20
 LONG = ("total_steps=1600", "local_steps=2", "eval_every=50", "checkpoint_every=37", "repeats=2", "plot=false", "device=cpu")
 CASES = {
     "dp_scaffnew": ("algo=dp_scaffnew",),  # every client's memory crosses rounds
-    "dp_normfedavg": ("algo=dp_normfedavg", "server_momentum=.5", "batch_size=2"),  # the server's velocity does, lots are drawn
+    "dp_normfedavg": ("algo=dp_normfedavg", "server_momentum=.5"),  # the server's velocity does
 }
 
 

@@ -13,6 +13,7 @@ from conftest import settings_of
 from test_resume import same_numbers
 
 from dpfl_bench.federation.cohort import Cohort
+from dpfl_bench.privacy.ledger import OverspentError
 from dpfl_bench.results.folder import RunFolder
 
 DRAWN = ("sampled_clients=45", "batch_size=2", "server_momentum=.5", "local_momentum=.3", "lr_decay=.99")
@@ -113,9 +114,8 @@ def test_more_than_the_schedule_allows_saves_no_result(monkeypatch: pytest.Monke
         return play(cohort, state, round)
 
     monkeypatch.setattr(Cohort, "play", twice)
-    said = call(*GIVEN)
-    assert said.code != 0
-    assert "no result is saved" in said.err
+    with pytest.raises(OverspentError, match="no result is saved"):
+        call(*GIVEN)
     (folder,) = Path("outputs/runs").iterdir()
     assert read(folder, "status.json")["status"] == "failed"
     assert not (folder / "result.json").exists()

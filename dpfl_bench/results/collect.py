@@ -39,7 +39,8 @@ class Collected:
 
 def collect(folders: Sequence[str], to: str | None) -> Collected:
     """Read every run below `folders`; a run seen twice counts once."""
-    found = {path.name: path for folder in folders for path in _runs(Path(folder))}
+    everywhere = [path for folder in folders for path in _runs(Path(folder))]
+    found = {path.name: path for path in sorted(everywhere, key=lambda path: (path / "result.json").exists())}
     if not found:
         raise ConfigError(f"{' '.join(folders)}: expected folders with runs (with a status.json), found none; run dpfl-bench run first")
     results = {name: _read(path / "result.json") for name, path in found.items()}

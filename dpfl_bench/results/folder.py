@@ -90,4 +90,5 @@ class GrowingCsv:
 def _cell(value: float | int | None) -> str:
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return ""
-    return repr(value)
+    plain: float | int = value.item() if hasattr(value, "item") else value  # numpy writes np.float64(0.1)
+    return repr(plain)
