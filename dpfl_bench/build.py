@@ -78,6 +78,15 @@ class Data:
     def partition_hash(self) -> str:
         return digest(self.parts)
 
+    def partition_csv(self) -> str:
+        """A line for each client: its records and, in classification, how many of each label."""
+        classes = range(self.records.classes)
+        lines = [",".join(["client", "records", *(f"label_{k}" for k in classes)])]
+        for client, part in enumerate(self.parts):
+            counts = [int((self.records.train_y[part] == k).sum()) for k in classes]
+            lines.append(",".join(map(str, [client, len(part), *counts])))
+        return "\n".join(lines) + "\n"
+
 
 def data(settings: Settings) -> Data:
     """Load, prepare and deal the records. Errors in the data are ValueErrors of one line."""

@@ -6,6 +6,7 @@ import argparse
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -37,17 +38,26 @@ def composed(overrides: Sequence[str], config_dir: str | None = None, config_nam
         with _searching(config_dir):
             config = compose(config_name, list(overrides), return_hydra_config=True)
             chosen = config.hydra.runtime.choices  # a primary config that holds all keys itself chooses nothing
-            choices = [f"{group}={chosen[group]}" for group in GROUPS if group in chosen]
-            reference = compose(config_name, choices)
+            choices = tuple(f"{group}={chosen[group]}" for group in GROUPS if group in chosen)
+            reference = _reference(choices, Path(config_dir or "").absolute(), config_name)
         with open_dict(config):
             del config["hydra"]
-        return Composed(_plain(OmegaConf, config), _plain(OmegaConf, reference), tuple(overrides))
+        return Composed(_plain(OmegaConf, config), reference, tuple(overrides))
     except (HydraException, OmegaConfBaseException) as error:
         raise ConfigError(_one_line(error)) from None
     except ConfigError:
         raise
     except ValueError as error:  # Hydra's own for `algo=null` or `algo=3`; it does not say which override it means
         raise ConfigError(f"{' '.join(overrides)}: {_one_line(error)}") from None
+
+
+@lru_cache(maxsize=256)
+def _reference(choices: tuple[str, ...], searched: Path, config_name: str) -> dict[str, Any]:
+    """Composed once for all jobs of a sweep that choose alike. `searched` only tells folders apart: the caller has set the path."""
+    from hydra import compose
+    from omegaconf import OmegaConf
+
+    return _plain(OmegaConf, compose(config_name, list(choices)))
 
 
 def shown(part: str, overrides: Sequence[str], config_dir: str | None, config_name: str) -> str:

@@ -207,7 +207,7 @@ def _check_memory(made: Settings) -> None:
     if made.private and privacy.trust == "central" and privacy.memory != "own_update":
         raise ConfigError(
             f"privacy.trust=central: algo={name} needs control variates that sum to 0, and with noise added once at a trusted server "
-            "their sum is a random walk; use privacy=secagg, or say privacy.memory=own_update to run that form knowingly"
+            "their sum is a random walk of that noise; use privacy=secagg, or say privacy.memory=own_update to run the drifting form"
         )
 
 

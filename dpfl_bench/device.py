@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 from dpfl_bench.settings import ConfigError
@@ -27,6 +28,20 @@ def choose(name: str) -> torch.device:
         reason = str(error).splitlines()[0]
         raise ConfigError(f"device={name}: expected a device that torch can use here, e.g. auto or cpu ({reason})") from None
     return device
+
+
+def share_cores(small: bool) -> None:
+    """How many threads one operation may use: Slurm's or OMP_NUM_THREADS' word, else one for small problems.
+
+    Threads that wait for each other over matrices of a cache's size cost more than they give, many times more on a busy machine.
+    """
+    import torch
+
+    told = os.environ.get("SLURM_CPUS_PER_TASK") or os.environ.get("OMP_NUM_THREADS") or ""
+    if told.isdigit() and int(told) > 0:
+        torch.set_num_threads(int(told))
+    elif small:
+        torch.set_num_threads(1)
 
 
 def dtype(name: str) -> torch.dtype:

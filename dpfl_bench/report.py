@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from dpfl_bench import theory
+from dpfl_bench import RESULTS_VERSION, theory
 from dpfl_bench.federation.cohort import Diagnostics, State
 from dpfl_bench.federation.evaluation import evaluate
 from dpfl_bench.federation.schedule import Schedule
@@ -82,7 +82,7 @@ def theorem_gap(job: Job) -> str | None:
         return "needs plain steps: no momentum, server_lr=1, lr_decay=1"
     if settings.private and settings.privacy.remembered != "own_message":
         return f"needs shifts made of noisy messages, here privacy.memory={settings.privacy.remembered}"
-    if settings.lr > 1 / job.reference.L:
+    if settings.lr * job.reference.L > 1 + 1e-9:  # an lr typed as 1/L counts
         return f"needs lr <= 1/L = {1 / job.reference.L:.4g}"
     return None
 
@@ -106,6 +106,7 @@ def result(job: Job, folder: RunFolder, seconds: float, diverged: dict[str, int]
     return {
         "run_id": settings.run_id,
         "status": "diverged" if diverged else "done",
+        "results_version": RESULTS_VERSION,
         "algo": settings.algo["name"],
         "dataset": settings.dataset["name"],
         "model": settings.model["name"],

@@ -37,5 +37,5 @@ def initialised(make: Callable[[], nn.Module], seed: int) -> nn.Module:
     import torch
 
     with torch.random.fork_rng(devices=[]):
-        torch.random.manual_seed(int.from_bytes(_key(seed, "init", ())[:8], "little") >> 1)
+        torch.default_generator.manual_seed(int.from_bytes(_key(seed, "init", ())[:8], "little") >> 1)
         return make()

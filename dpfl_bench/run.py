@@ -19,6 +19,7 @@ from dpfl_bench import build, device, report, rng, train
 from dpfl_bench.federation.cohort import Diagnostics, State
 from dpfl_bench.federation.schedule import Schedule
 from dpfl_bench.privatise import Budget, drawn_schedules
+from dpfl_bench.problems.linear import LinearProblem
 from dpfl_bench.problems.problem import Problem
 from dpfl_bench.results.environment import environment
 from dpfl_bench.results.folder import RunFolder
@@ -66,6 +67,7 @@ def run(settings: Settings, overrides: Sequence[str], config_yaml: str) -> RunFo
     job = prepare(settings)
     folder.write(".hydra/config.yaml", config_yaml)
     folder.write(".hydra/overrides.yaml", "".join(f"- {o}\n" for o in overrides))
+    folder.write("partition.csv", job.data.partition_csv())
     folder.write("env.json", environment(str(job.data.federation.features.device)))
     folder.write("status.json", report.status("running"))
     try:
@@ -104,6 +106,7 @@ def prepare(settings: Settings) -> Job:
     device.choose(settings.device)
     data = build.data(settings)
     problem = build.problem(settings, list(data.records.train_x.shape[1:]), data.records.classes)
+    device.share_cores(small=isinstance(problem, LinearProblem))
     return Job(settings, schedules, budget, problem, data, build.reference(settings, problem, data.federation))
 
 

@@ -48,7 +48,7 @@ def _noise_per_step(eps: float, delta: float, v: float, clip: float, clients: in
 
 def contraction(mu: float, L: float, lr: float, p: float) -> float:
     """Theorem 1's factor per local step, max(1 - mu lr, 1 - p^2), for 0 < lr <= 1/L."""
-    if not 0 < lr <= 1 / L:
+    if not (lr > 0 and lr * L <= 1 + 1e-9):
         raise ValueError(f"lr={lr}: expected 0 < lr <= 1/L = {1 / L:.6g} (the theorem's condition)")
     if not 0 < p <= 1:
         raise ValueError(f"p={p}: expected 0 < p <= 1")

@@ -1,4 +1,4 @@
-"""A process that has imported everything and forks a child for each command: it starts in no time, and is a real process to kill."""
+"""A process that has imported everything and forks a child for each command: quick to start, and a real process to kill."""
 
 from __future__ import annotations
 

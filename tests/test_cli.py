@@ -17,7 +17,7 @@ COLUMNS = [
     *("update_norm", "clipped_fraction", "server_step"),
 ]
 FILES = {
-    *(".hydra/config.yaml", ".hydra/overrides.yaml", "status.json", "metrics.csv", "timing.csv", "result.json"),
+    *(".hydra/config.yaml", ".hydra/overrides.yaml", "status.json", "metrics.csv", "timing.csv", "result.json", "partition.csv"),
     *("privacy.json", "env.json", "checkpoint/final.pt", "curve.png"),
 }
 RESULT = [

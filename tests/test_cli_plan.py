@@ -48,7 +48,13 @@ def test_without_privacy() -> None:
 
 def test_text_says_the_same() -> None:
     made, text = planned(), call("plan").out
-    for value in (made["noise_multiplier"], made["noise_std"], made["theory"]["T_star"], made["theory"]["p_star"], made["implied"]["v"]):
+    for value in (
+        made["noise_multiplier"],
+        made["noise_std"],
+        made["theory"]["T_star"],
+        made["theory"]["p_star"],
+        made["implied"]["v"],
+    ):
         assert f"{value:.6g}" in text
     assert "10 rounds of 10 local steps" in text
     assert "allows 10 rounds" in text

@@ -79,7 +79,7 @@ def test_repeats_are_single_runs_row_for_row(overrides: tuple[str, ...]) -> None
 
 def test_the_same_command_twice_is_bit_identical() -> None:
     """In two folders and two processes."""
-    given = ("run", "algo=dp_scaffnew", "sampled_clients=45", "batch_size=2", "repeats=2", *SMALL)
+    given = ("run", "privacy.neighbours=add_remove_one", "sampled_clients=45", "batch_size=2", "repeats=2", *SMALL)
     folders = [Path(command(*given, f"outputs={name}").out.splitlines()[-1]) for name in ("one", "two")]
     one, two = ((folder / "metrics.csv").read_bytes() for folder in folders)
     assert folders[0] != folders[1]

@@ -107,7 +107,7 @@ privacy=central                           | privacy.trust=central | privacy=seca
 privacy.trust=central                     | privacy.trust=central | privacy=secagg
 sampled_clients=9 client_sampling=poisson | client_sampling=poisson | client_sampling=fixed
 algo=dp_fedavg privacy=central privacy.observer=server | privacy.observer=server | third_party
-algo=dp_fedavg privacy=central sampled_clients=9 privacy.neighbours=add_remove_one | neighbours=add_remove_one | neighbours=replace_one
+algo=dp_fedavg privacy=central sampled_clients=9 privacy.neighbours=add_remove_one | add_remove_one | neighbours=replace_one
 algo=dp_fedavg sampled_clients=9 privacy.accountant=frob | privacy.accountant=frob | auto
 algo=nope                                 | algo/nope          | dp_scaffnew
 dataset=nope                              | dataset/nope       | mushrooms

@@ -34,7 +34,6 @@ REAL = """
 +foo=1                                    | foo=1              | unknown key
 eps=-1                                    | eps=-1             | eps=inf
 dataset=mnist model=cnn model.norm=batch eps=1 | BatchNorm     | model.norm=group
-batch_size=5                              | batch_size=5       | lower it
 """
 
 

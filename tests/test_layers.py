@@ -1,4 +1,4 @@
-"""The imports of every module: a file imports from its own layer or from layers to its left; algorithms from their base and torch."""
+"""The imports of every module: from its own layer or layers to its left; algorithms from their base and torch."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 import dpfl_bench
 
 ROOT = Path(dpfl_bench.__file__).parent
-# DESIGN section 4. `algorithms.base` is the contract that the engine plays by: it says what crosses the doors, and imports only torch
+# DESIGN section 4. `algorithms.base` is the contract that the engine plays by: what crosses the doors. It imports only torch
 LAYERS = [
     {"rng", "settings", "theory", "device", "algorithms.base"},
     {"problems", "data"},
@@ -38,7 +38,14 @@ HEAVY = {
 }
 LIGHT = ("cli", "compose", "config", "catalogue", "plan")  # what plan, list and --help load, with all that these import
 BANNED = {
-    *("torch.manual_seed", "torch.random.manual_seed", "torch.seed", "torch.cuda.manual_seed", "torch.set_rng_state", "torch.Generator"),
+    *(
+        "torch.manual_seed",
+        "torch.random.manual_seed",
+        "torch.seed",
+        "torch.cuda.manual_seed",
+        "torch.set_rng_state",
+        "torch.Generator",
+    ),
     *(
         "torch.rand",
         "torch.randn",
@@ -49,7 +56,14 @@ BANNED = {
         "torch.rand_like",
         "torch.randn_like",
     ),
-    *("random.seed", "np.random.seed", "np.random.default_rng", "np.random.RandomState", "numpy.random.seed", "numpy.random.default_rng"),
+    *(
+        "random.seed",
+        "np.random.seed",
+        "np.random.default_rng",
+        "np.random.RandomState",
+        "numpy.random.seed",
+        "numpy.random.default_rng",
+    ),
     *(f"np.random.{name}" for name in ("rand", "randn", "random", "normal", "choice", "shuffle", "permutation", "randint", "uniform")),
 }
 FILES = {

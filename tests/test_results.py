@@ -128,7 +128,15 @@ def test_finished_is_what_the_result_says(tmp_path: Path, status: str, finished:
 def finish(name: str, where: str = "runs", *, status: str = "done", overrides: str = "", **more: Any) -> Path:
     """A run folder as a run leaves it."""
     base = {
-        **{"run_id": name, "status": status, "algo": "dp_fedavg", "dataset": "digits", "eps_target": 2.0, "eps": 1.99, "local_steps": 5},
+        **{
+            "run_id": name,
+            "status": status,
+            "algo": "dp_fedavg",
+            "dataset": "digits",
+            "eps_target": 2.0,
+            "eps": 1.99,
+            "local_steps": 5,
+        },
         **{"rounds": 20, "clip": 1.0, "lr": 0.1, "test_error_mean": 0.2, "test_error_std": 0.0, "seeds": [0], "theory": None},
     }
     folder = RunFolder(Path(where) / name)

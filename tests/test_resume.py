@@ -41,7 +41,7 @@ def same_numbers(one: Path, other: Path) -> None:
 
 
 def kill_often(server: Forks, arguments: list[str], folder: Path, span: float, dice: random.Random) -> int:
-    """Start the command KILLS times and kill it: four in five once it trains, the others while it starts. How many hit the training."""
+    """Start and kill the command KILLS times, four in five once it trains, the rest while it starts: how many hit the training."""
     hits = 0
     for _ in range(KILLS):
         child = server.start(*arguments)

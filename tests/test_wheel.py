@@ -36,7 +36,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """bin/ of a fresh environment: the wheel, and the dependencies of this one (but not its editable install: a .pth adds no .pth)."""
+    """bin/ of a fresh environment: the wheel, and this one's dependencies without its editable install (a .pth adds no .pth)."""
     home = tmp_path_factory.mktemp("fresh") / "venv"
     shell(sys.executable, "-m", "venv", "--without-pip", home, cwd=home.parent)
     python = home / "bin" / "python"
@@ -77,4 +77,4 @@ def test_the_other_verbs_work_elsewhere(installed: Path, tmp_path: Path) -> None
     assert {"dp_scaffnew", "mushrooms", "cnn", "dirichlet", "secagg"} <= {entry["name"] for entry in listed}
     planned = json.loads(shell(installed / "dpfl-bench", "plan", "--json", "eps=1", cwd=tmp_path))
     assert 0.99 < planned["eps"] <= 1
-    assert "clip: 1.0" in shell(installed / "dpfl-bench", "run", "--cfg", "job", cwd=tmp_path)
+    assert "trust: secagg" in shell(installed / "dpfl-bench", "run", "--cfg", "job", cwd=tmp_path)

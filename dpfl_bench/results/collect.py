@@ -11,6 +11,7 @@ from typing import Any
 
 import pandas as pd
 
+from dpfl_bench import RESULTS_VERSION
 from dpfl_bench.results import plots
 from dpfl_bench.results.clean import clean
 from dpfl_bench.settings import ConfigError
@@ -26,15 +27,21 @@ class Collected:
     table: pd.DataFrame
     runs: int
     unfinished: list[str]
+    outdated: int
     folder: Path
 
     def json(self) -> str:
-        rows = clean(self.table.to_dict(orient="records"))
-        return json.dumps({"table": rows, "runs": self.runs, "unfinished": self.unfinished, "note": TUNING}, indent=2) + "\n"
+        told = {"table": clean(self.table.to_dict(orient="records")), "runs": self.runs, "unfinished": self.unfinished}
+        return json.dumps({**told, "outdated": self.outdated, "note": TUNING}, indent=2) + "\n"
 
     def text(self) -> str:
-        missing = f"unfinished: {len(self.unfinished)} ({', '.join(self.unfinished[:5])} ...)\n" if self.unfinished else ""
-        return f"{markdown(self.table)}\n{TUNING}\n{missing}{self.runs} runs; results.csv, table.md, table.csv and plots in {self.folder}\n"
+        lines = [markdown(self.table), TUNING]
+        if self.unfinished:
+            lines.append(f"unfinished: {len(self.unfinished)} ({', '.join(self.unfinished[:5])})")
+        if self.outdated:
+            lines.append(f"left out, made by a version with other numbers: {self.outdated}")
+        lines.append(f"{self.runs} runs; results.csv, table.md, table.csv and plots in {self.folder}")
+        return "\n".join(lines) + "\n"
 
 
 def collect(folders: Sequence[str], to: str | None) -> Collected:
@@ -44,7 +51,8 @@ def collect(folders: Sequence[str], to: str | None) -> Collected:
     if not found:
         raise ConfigError(f"{' '.join(folders)}: expected folders with runs (with a status.json), found none; run dpfl-bench run first")
     results = {name: _read(path / "result.json") for name, path in found.items()}
-    rows = [_row(found[name], result) for name, result in results.items() if result]
+    current = {n: r for n, r in results.items() if r and r.get("results_version", RESULTS_VERSION) == RESULTS_VERSION}
+    rows = [_row(found[name], result) for name, result in current.items()]
     target = Path(to) if to else Path(folders[0]).parent
     target.mkdir(parents=True, exist_ok=True)
     frame = pd.DataFrame(rows)
@@ -55,12 +63,13 @@ def collect(folders: Sequence[str], to: str | None) -> Collected:
         table.to_csv(target / "table.csv", index=False)
         (target / "table.md").write_text(f"{markdown(table)}\n{TUNING}\n")
         _plot(frame, target)
-    return Collected(table, len(found), [name for name, result in results.items() if not result], target)
+    unfinished = [name for name, result in results.items() if not result]
+    return Collected(table, len(found), unfinished, len(found) - len(unfinished) - len(rows), target)
 
 
 def optimal(frame: pd.DataFrame) -> pd.DataFrame:
     """Per data set, algorithm and eps: the run with the least mean test error, and its gap to the best one without privacy."""
-    done = frame[frame["status"] == "done"]
+    done = frame[frame["status"] == "done"].sort_values(["local_steps", "run_id"])  # of equals, the fewest local steps
     keys = ["dataset", "algo", "eps_target"]
     best = done.loc[done.groupby(keys)["test_error_mean"].idxmin()]
     columns = [*keys, "local_steps", "rounds", "clip", "lr", "test_error_mean", "test_error_std", "eps"]
