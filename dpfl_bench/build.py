@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, cast
+from typing import Any, cast, get_type_hints
 
 import numpy as np
 import torch
@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from dpfl_bench import device, rng
 from dpfl_bench.algorithms.base import Algorithm
-from dpfl_bench.config import target
+from dpfl_bench.config import checked, target
 from dpfl_bench.data.prepare import prepare
 from dpfl_bench.data.records import Records
 from dpfl_bench.federation.clients import Federation
@@ -40,7 +40,9 @@ def call(node: Mapping[str, Any], group: str, **given: Any) -> Any:
     missing = [n for n, p in wanted.items() if n not in offered and p.default is inspect.Parameter.empty]
     if missing:
         raise ConfigError(f"{group}.{missing[0]}: expected a value, for {node['_target_']} needs it; add it to the YAML file")
-    return function(**{k: v for k, v in offered.items() if k in wanted})
+    hints = _hints(function)
+    typed = {k: checked(f"{group}.{k}", v, hints[k]) if k in node and k in hints else v for k, v in offered.items()}
+    return function(**{k: v for k, v in typed.items() if k in wanted})
 
 
 def algorithm(settings: Settings) -> Algorithm:
@@ -64,6 +66,14 @@ def problem(settings: Settings, shape: list[int], classes: int) -> Problem:
     except ValueError as error:
         raise ConfigError(str(error)) from None
     return ModuleProblem(partial(call, settings.model, "model", shape=shape, classes=classes), classes)
+
+
+def _hints(function: Any) -> dict[str, Any]:
+    """The types of its parameters; none where they cannot be resolved (names that only type checkers import)."""
+    try:
+        return get_type_hints(function)
+    except NameError:
+        return {}
 
 
 @dataclass(frozen=True)

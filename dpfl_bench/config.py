@@ -29,7 +29,7 @@ def settings(composed: Composed) -> Settings:
         config["eval_every"] = max(1, math.ceil(config["rounds"] / 25))
     for key in ONLY_FOR_COMPOSING:
         del config[key]
-    made: Settings = _typed("", config, Settings)
+    made: Settings = checked("", config, Settings)
     _check_ranges(made)
     _check_privacy(made)
     _check_lots(made)
@@ -63,14 +63,16 @@ def _as_reference(path: str, value: Any, reference: Any) -> Any:
         if not isinstance(value, Mapping):
             raise ConfigError(f"{path}={value}: expected the name of a file in conf/{path}/ or the keys of one")
         return {key: _as_reference(f"{path}.{key}", value[key], reference[key]) for key in value}
-    return value if reference is None else _typed(path, value, type(reference))
+    return value if reference is None else checked(path, value, type(reference))
 
 
-def _typed(path: str, value: Any, kind: Any) -> Any:
+def checked(path: str, value: Any, kind: Any) -> Any:
     """`value` as `kind` (a dataclass, Literal, optional, bool, int, float, str, list or dict), or a ConfigError."""
     if isinstance(kind, types.UnionType) or get_origin(kind) is typing.Union:
         inner = next(k for k in get_args(kind) if k is not type(None))
-        return None if value is None else _typed(path, value, inner)
+        return None if value is None else checked(path, value, inner)
+    if kind is Any:
+        return value
     if get_origin(kind) is Literal:
         if value not in get_args(kind):
             raise ConfigError(f"{path}={value}: expected {' or '.join(map(str, get_args(kind)))}")
@@ -78,7 +80,7 @@ def _typed(path: str, value: Any, kind: Any) -> Any:
     if isinstance(kind, type) and hasattr(kind, "__dataclass_fields__"):
         hints = get_type_hints(kind)
         _check_names(f"{path}.".lstrip("."), value, hints)
-        given = {f.name: _typed(f"{path}.{f.name}".lstrip("."), value[f.name], hints[f.name]) for f in fields(kind)}
+        given = {f.name: checked(f"{path}.{f.name}".lstrip("."), value[f.name], hints[f.name]) for f in fields(kind)}
         return kind(**given)
     if kind is float and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
@@ -94,14 +96,14 @@ _WORDS = {bool: "true or false", int: "a whole number", float: "a number", str: 
 def _schedule(config: Mapping[str, Any]) -> dict[str, int]:
     """Exactly two of rounds, local_steps and total_steps; the third follows."""
     names = ("rounds", "local_steps", "total_steps")
-    given = {n: _typed(n, config[n], int) for n in names if config[n] is not None}
+    given = {n: checked(n, config[n], int) for n in names if config[n] is not None}
     if len(given) == 3:
         text = ", ".join(f"{n}={v}" for n, v in given.items())
         raise ConfigError(f"{text}: expected exactly two of the three, the third follows; leave one out")
     if len(given) < 2 and "local_steps" not in given:
-        given["local_steps"] = _typed("default_local_steps", config["default_local_steps"], int)
+        given["local_steps"] = checked("default_local_steps", config["default_local_steps"], int)
     if len(given) < 2:
-        given["total_steps"] = _typed("default_total_steps", config["default_total_steps"], int)
+        given["total_steps"] = checked("default_total_steps", config["default_total_steps"], int)
     for name, value in given.items():
         if value < 1:
             raise ConfigError(f"{name}={value}: expected at least 1")
@@ -177,6 +179,8 @@ def _check_ranges(made: Settings) -> None:
             value = getattr(value, part)
         if value is not None and not allowed.holds(value):
             raise ConfigError(f"{path}={value:g}: expected {allowed.expected}")
+    if made.model.get("l2", 0) < 0:
+        raise ConfigError(f"model.l2={made.model['l2']:g}: expected a number >= 0")
     if made.sampled_clients > made.clients:
         raise ConfigError(
             f"sampled_clients={made.sampled_clients}: expected at most clients={made.clients}; lower it or leave it out for all"

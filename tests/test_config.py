@@ -58,6 +58,9 @@ outputs=3                                 | outputs=3          | a word
 dtype=float16                             | dtype=float16      | float64
 device=quantum                            | device=quantum     | auto or cpu
 model.l2=x                                | model.l2=x         | a number
+model.l2=-1                               | model.l2=-1        | >= 0
+model.bias=7                              | model.bias=7       | true or false
+dataset=mnist model=mlp model.hidden=3    | model.hidden=3     | a list
 algo.coins=1                              | algo.coins=1       | true or false
 dataset.standardise=1                     | dataset.standardise=1 | true or false
 partition.shards_per_client=1.5           | partition.shards_per_client=1.5 | a whole number

@@ -147,7 +147,8 @@ def test_files_say_what_the_loader_gives(file: Path) -> None:
     assert done.subset == ""
     assert list(done.train_x.shape[1:]) == config["shape"]
     assert done.classes == config["classes"]
-    assert len(done.train_y) * thinner == config["records"]
+    if config["records"] is not None:  # null where it follows from other keys
+        assert len(done.train_y) == config["records"]
     assert raw.owners is None or raw.owners.max() + 1 == config["clients"]
     rows = done.train_x.reshape(len(done.train_x), -1).astype(float)
     if config["max_row_norm"] is not None:
