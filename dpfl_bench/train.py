@@ -31,6 +31,8 @@ def rounds(cohort: Cohort, schedule: Schedule, state: State, done: int) -> Itera
         if not torch.isfinite(state.server.x).all():
             raise Diverged(index + 1)
         yield index + 1, state, diagnostics
+    if cohort.door.private:
+        state.ledger.settle(allowed, schedule.rounds)
 
 
 @dataclass(frozen=True)

@@ -162,6 +162,14 @@ def test_a_door_that_records_too_much_fails_the_run(private_algo: Algo, monkeypa
     assert run.run(settings, TINY, "").finished  # the same settings with an honest door
 
 
+def test_a_door_that_forgets_to_record_fails_the_run(private_algo: Algo, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Ledger, "record", lambda ledger, cohort: None)
+    settings = private_algo.settings(outputs="here")
+    with pytest.raises(OverspentError, match="passed unrecorded"):
+        run.run(settings, TINY, "")
+    assert run.RunFolder.at("here", settings.run_id).finished is None
+
+
 def test_without_privacy_it_is_the_plain_one(private_algo: Algo) -> None:
     plain = [algo for algo in ALGORITHMS if f"dp_{algo.name}" == private_algo.name]
     if not plain:

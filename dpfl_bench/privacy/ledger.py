@@ -11,7 +11,7 @@ from dpfl_bench.privacy.releases import Releases
 
 
 class OverspentError(RuntimeError):
-    """The doors recorded more than the schedule allowed: a bug, never a setting."""
+    """The doors recorded something else than the schedule planned: a bug, never a setting."""
 
 
 @dataclass
@@ -38,6 +38,15 @@ class Ledger:
             raise OverspentError(
                 f"the doors recorded {self.rounds} releases where the schedule allowed {rounds} "
                 f"(a client was {max(worst, 0)} over its share): no result is saved; this is a bug in the algorithm or the engine"
+            )
+
+    def settle(self, allowed: np.ndarray, rounds: int) -> None:
+        """At the end of a private run: raise unless exactly what was planned has been recorded, so that the plan is the ledger."""
+        self.check(allowed, rounds)
+        if self.rounds < rounds or (self.taken < allowed).any():
+            raise OverspentError(
+                f"the doors recorded {self.rounds} releases where the schedule planned {rounds}: something may have passed unrecorded; "
+                "no result is saved; this is a bug in the algorithm or the engine"
             )
 
     def so_far(self, planned: Releases) -> Releases:
