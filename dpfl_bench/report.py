@@ -1,4 +1,4 @@
-"""What a run says: rows of metrics.csv, result.json, privacy.json, status.json."""
+"""What a run says at its end: result.json, privacy.json, status.json, and one line for a person."""
 
 from __future__ import annotations
 
@@ -6,94 +6,17 @@ import math
 import os
 import platform
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from dpfl_bench import RESULTS_VERSION, theory
-from dpfl_bench.federation.cohort import Diagnostics, State
-from dpfl_bench.federation.evaluation import evaluate
-from dpfl_bench.federation.schedule import Schedule
-
-if TYPE_CHECKING:
-    from dpfl_bench.results.folder import RunFolder
-    from dpfl_bench.run import Job
+from dpfl_bench import RESULTS_VERSION
+from dpfl_bench.job import Job
+from dpfl_bench.measure import theorem_gap
+from dpfl_bench.results.folder import RunFolder
 
 NAN = float("nan")
-
-
-def metrics_row(job: Job, state: State, schedule: Schedule, done: int, last: Diagnostics | None, psi0: float) -> dict[str, Any]:
-    """One evaluated round of one seed; blank where a value is not defined."""
-    scores = evaluate(job.problem, job.data.federation, state.server.x)
-    steps = sum(schedule.steps[:done])
-    row = {
-        "seed": schedule.seed,
-        "round": done,
-        "steps": steps,
-        "eps": job.budget.spent(state.ledger) if done else 0.0,
-        "train_loss": scores.train_loss,
-        "test_loss": scores.test_loss,
-        "test_metric": scores.test_metric,
-        "test_error": scores.test_error,
-        "update_norm": last.update_norm if last else NAN,
-        "clipped_fraction": last.clipped_fraction if last else NAN,
-        "server_step": job.settings.server_lr if last else NAN,
-        "psi": psi(job, state, schedule, done),
-        "psi_bound": psi_bound(job, psi0, steps, done) if theorem_gap(job) is None else NAN,
-    }
-    if job.reference is not None:
-        row["suboptimality"] = scores.train_loss + _decay_term(job, state) - job.reference.f_star
-        row["distance"] = (state.server.x.to(job.reference.x_star) - job.reference.x_star).norm().item()
-    return row
-
-
-def _decay_term(job: Job, state: State) -> float:
-    """weight_decay is part of the objective that is minimised, not of the reported loss."""
-    return job.settings.weight_decay / 2 * state.server.x.double().square().sum().item()
-
-
-def psi(job: Job, state: State, schedule: Schedule, done: int) -> float:
-    """Theorem 1's potential, where the algorithm has one and the optimum is known."""
-    potential = getattr(job_algorithm(job), "potential", None)
-    if potential is None or job.reference is None or state.memory is None:
-        return NAN
-    star = job.reference
-    round = schedule.round(max(done - 1, 0))
-    return float(potential(state.server.x.to(star.x_star), state.memory.to(star.h_star), star.x_star, star.h_star, round))
-
-
-def job_algorithm(job: Job) -> Any:
-    from dpfl_bench.build import algorithm
-
-    return algorithm(job.settings)
-
-
-def theorem_gap(job: Job) -> str | None:
-    """Why Theorem 1 of `balancing` says nothing about this run; None where it applies (up to clipping and fixed steps)."""
-    settings = job.settings
-    if getattr(job_algorithm(job), "potential", None) is None:
-        return f"algo={settings.algo['name']} is not ScaffNew"
-    if job.reference is None or job.reference.mu <= 0:
-        return "not a strongly convex problem whose optimum can be computed"
-    if settings.sampling != "full" or settings.batch_size or settings.sample_rate:
-        return "needs every client and full gradients"
-    if settings.local_momentum or settings.server_momentum or settings.server_lr != 1 or settings.lr_decay != 1:
-        return "needs plain steps: no momentum, server_lr=1, lr_decay=1"
-    if settings.private and settings.privacy.remembered != "own_message":
-        return f"needs shifts made of noisy messages, here privacy.memory={settings.privacy.remembered}"
-    if settings.lr * job.reference.L > 1 + 1e-9:  # an lr typed as 1/L counts
-        return f"needs lr <= 1/L = {1 / job.reference.L:.4g}"
-    return None
-
-
-def psi_bound(job: Job, psi0: float, steps: int, done: int) -> float:
-    """Theorem 1 after `steps` iterations; an expectation over coins and noise, for updates that are not clipped."""
-    settings, star = job.settings, job.reference
-    assert star is not None
-    p = 1 / settings.local_steps
-    rho = theory.contraction(star.mu, star.L, settings.lr, p)
-    return theory.utility_bound(steps, psi0, rho, p, settings.clients, job.problem.dimension, job.budget.client_noise_std)
 
 
 def result(job: Job, folder: RunFolder, seconds: float, diverged: dict[str, int] | None) -> dict[str, Any]:
@@ -128,7 +51,7 @@ def result(job: Job, folder: RunFolder, seconds: float, diverged: dict[str, int]
         "clients": settings.clients,
         "sampled_clients": settings.sampled_clients,
         "parameters": job.problem.dimension,
-        "memory": privacy.remembered if private and job_algorithm(job).remembers else None,
+        "memory": privacy.remembered if private and job.algorithm.remembers else None,
         "lr": settings.lr,
         "seeds": list(settings.seeds),
         "metric": "accuracy" if job.problem.classes else "r2",
@@ -226,7 +149,7 @@ def _assumptions(job: Job) -> list[str]:
         "central": "the server is trusted and only models leave it",
     }
     listed = [said[job.settings.privacy.trust]]
-    if job_algorithm(job).remembers:
+    if job.algorithm.remembers:
         listed.append(_REMEMBERED[job.settings.privacy.remembered, job.settings.privacy.trust == "secagg"])
     if job.settings.privacy.neighbours == "add_remove_one":
         listed.append("an absent client sends nothing while the cohort's public size, divisor and noise stay as they are (zero-out)")

@@ -15,12 +15,10 @@ from typing import Any
 import torch
 from tqdm import tqdm
 
-from dpfl_bench import build, device, report, rng, train
+from dpfl_bench import build, measure, report, train
 from dpfl_bench.federation.cohort import Diagnostics, State
 from dpfl_bench.federation.schedule import Schedule
-from dpfl_bench.privatise import Budget, drawn_schedules
-from dpfl_bench.problems.linear import LinearProblem
-from dpfl_bench.problems.problem import Problem
+from dpfl_bench.job import Job, initial, prepare
 from dpfl_bench.results.environment import environment
 from dpfl_bench.results.folder import RunFolder
 from dpfl_bench.settings import Settings
@@ -82,34 +80,6 @@ def run(settings: Settings, overrides: Sequence[str], config_yaml: str) -> RunFo
     return folder
 
 
-@dataclass(frozen=True)
-class Job:
-    """Everything built from the settings; nothing in it changes during a run."""
-
-    settings: Settings
-    schedules: list[Schedule]
-    budget: Budget
-    problem: Problem
-    data: build.Data
-    reference: build.Reference | None
-
-
-def prepare(settings: Settings) -> Job:
-    """Check the model and calibrate the noise before any data loads, then load."""
-    build.algorithm(settings)
-    shape, classes = settings.dataset["shape"], settings.dataset["classes"]
-    if shape is not None and classes is not None:
-        build.problem(settings, shape, classes)
-    schedules = drawn_schedules(settings)
-    budget = Budget.of(settings, schedules)
-    _ = budget.noise_multiplier
-    device.choose(settings.device)
-    data = build.data(settings)
-    problem = build.problem(settings, list(data.records.train_x.shape[1:]), data.records.classes)
-    device.share_cores(small=isinstance(problem, LinearProblem))
-    return Job(settings, schedules, budget, problem, data, build.reference(settings, problem, data.federation))
-
-
 @dataclass
 class _Runner:
     """Drives the seeds of one run and writes what happens."""
@@ -149,7 +119,7 @@ class _Runner:
         job = self.job
         cohort = build.cohort(job.settings, job.budget, job.problem, job.data, schedule.seed)
         start = cohort.start(initial(job, schedule.seed))
-        self.psi0 = report.psi(job, start, schedule, 0)
+        self.psi0 = measure.psi(job, start, schedule, 0)
         if not found:
             self._evaluate(start, schedule, 0, None)
             self._save(start, schedule, 0)
@@ -169,7 +139,7 @@ class _Runner:
         return done % self.job.settings.checkpoint_every == 0 or time.monotonic() - self.saved > CHECKPOINT_SECONDS
 
     def _evaluate(self, state: State, schedule: Schedule, done: int, diagnostics: Diagnostics | None) -> None:
-        row = report.metrics_row(self.job, state, schedule, done, diagnostics, self.psi0)
+        row = measure.metrics_row(self.job, state, schedule, done, diagnostics, self.psi0)
         self.folder.metrics.append(row)
         self.folder.timing.append({"seed": schedule.seed, "round": done, "seconds": self.seconds})
 
@@ -198,15 +168,3 @@ class _Runner:
         folder.write("status.json", report.status(result["status"]))
         folder.write("result.json", result)
         folder.checkpoint.unlink(missing_ok=True)
-
-
-def initial(job: Job, seed: int) -> torch.Tensor:
-    """x_0 of one seed."""
-    federation = job.data.federation
-    like = torch.empty(0, device=federation.features.device, dtype=federation.dtype)
-    if getattr(job.problem, "init", "zeros") == "near_optimum":
-        if job.reference is None:
-            raise ValueError("model.init=near_optimum: expected a problem whose optimum can be computed; use model.init=zeros")
-        offset = rng.generator(seed, "init").random(job.problem.dimension) * job.settings.model["init_scale"]
-        return (job.reference.x_star + torch.from_numpy(offset).to(job.reference.x_star)).to(like)
-    return job.problem.start(seed, like)

@@ -78,7 +78,9 @@ def cohort_on(settings: Settings, records: Records, parts: Parts, x0: np.ndarray
     dtype = {"float32": torch.float32, "float64": torch.float64}[settings.dtype]
     lots = LotRule(settings.batch_size, settings.sample_rate)
     data = build.Data(Federation(records, parts, lots, torch.device(settings.device), dtype), records, parts)
-    job = run.Job(settings, schedules, budget, problem, data, build.reference(settings, problem, data.federation))
+    job = run.Job(
+        settings, schedules, budget, problem, data, build.reference(settings, problem, data.federation), build.algorithm(settings)
+    )
     cohort = build.cohort(settings, budget, problem, data, settings.seed)
     x = run.initial(job, settings.seed) if x0 is None else torch.from_numpy(x0).to(dtype)
     return Played(job, schedules[0], cohort, cohort.start(x))

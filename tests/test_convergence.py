@@ -10,7 +10,7 @@ import reference as ref
 from conftest import Played, cohort_of, cohort_on, settings_of
 from scipy.optimize import minimize
 
-from dpfl_bench import report, train
+from dpfl_bench import measure, train
 from dpfl_bench.data.records import Records
 from dpfl_bench.federation.partition import Parts
 from dpfl_bench.settings import Settings
@@ -95,7 +95,7 @@ def test_distance_suboptimality_and_psi_agree_with_an_independent_optimum() -> N
     assert np.linalg.norm(best.jac) < 1e-8
     state = played.states()[-1]
     x, h = state.server.x.numpy(), state.memory.numpy()  # type: ignore[union-attr]
-    row = report.metrics_row(played.job, state, played.schedule, 4, None, 1.0)
+    row = measure.metrics_row(played.job, state, played.schedule, 4, None, 1.0)
     assert row["distance"] == pytest.approx(np.linalg.norm(x - best.x), rel=1e-6)
     assert row["suboptimality"] == pytest.approx(objective(x)[0] - best.fun, rel=1e-6)
     shifts = np.array([ref.gradient("binary", best.x, X, y, decay) for X, y in clients])
@@ -107,13 +107,13 @@ def test_distance_suboptimality_and_psi_agree_with_an_independent_optimum() -> N
 def trajectory(played: Played) -> tuple[np.ndarray, np.ndarray]:
     """psi and its bound after each round; no update was clipped, and the theorem's conditions hold."""
     job, schedule = played.job, played.schedule
-    assert report.theorem_gap(job) is None
-    psi0 = report.psi(job, played.start, schedule, 0)
+    assert measure.theorem_gap(job) is None
+    psi0 = measure.psi(job, played.start, schedule, 0)
     psi, bound = [], []
     for done, state, diagnostics in train.rounds(played.cohort, schedule, played.start, 0):
         assert diagnostics.clipped_fraction == 0
-        psi.append(report.psi(job, state, schedule, done))
-        bound.append(report.psi_bound(job, psi0, sum(schedule.steps[:done]), done))
+        psi.append(measure.psi(job, state, schedule, done))
+        bound.append(measure.psi_bound(job, psi0, sum(schedule.steps[:done]), done))
     return np.array(psi), np.array(bound)
 
 
@@ -175,8 +175,8 @@ def test_psi_stays_below_its_bound_in_expectation_over_coins() -> None:
 def test_shifts_without_the_noise_are_no_theorem_1() -> None:
     records, parts = least_squares()
     settings = replace(settings_of(*NOISY, "privacy=secagg"), lr=0.01)
-    gap = report.theorem_gap(cohort_on(settings, records, parts).job)
+    gap = measure.theorem_gap(cohort_on(settings, records, parts).job)
     assert gap is not None
     assert "own_update" in gap
     told = replace(settings, privacy=replace(settings.privacy, memory="own_message"))
-    assert report.theorem_gap(cohort_on(told, records, parts).job) is None
+    assert measure.theorem_gap(cohort_on(told, records, parts).job) is None

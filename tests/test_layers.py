@@ -21,7 +21,7 @@ LAYERS = [
     {"train"},
     {"results"},
     {"papers"},
-    {"config", "compose", "privatise", "build", "report", "run", "sweep", "plan", "catalogue", "cli"},
+    {"config", "compose", "privatise", "build", "job", "measure", "report", "run", "sweep", "plan", "catalogue", "cli"},
 ]
 HEAVY = {
     "torch",

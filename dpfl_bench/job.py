@@ -1,0 +1,56 @@
+"""Everything that a run is made of, built and checked in the order that loses least: settings, noise, data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from dpfl_bench import build, device, rng
+from dpfl_bench.algorithms.base import Algorithm
+from dpfl_bench.federation.schedule import Schedule
+from dpfl_bench.privatise import Budget, drawn_schedules
+from dpfl_bench.problems.linear import LinearProblem
+from dpfl_bench.problems.problem import Problem
+from dpfl_bench.settings import Settings
+
+
+@dataclass(frozen=True)
+class Job:
+    """Everything built from the settings; nothing in it changes during a run."""
+
+    settings: Settings
+    schedules: list[Schedule]
+    budget: Budget
+    problem: Problem
+    data: build.Data
+    reference: build.Reference | None
+    algorithm: Algorithm
+
+
+def prepare(settings: Settings) -> Job:
+    """Check the model and calibrate the noise before any data loads, then load."""
+    algorithm = build.algorithm(settings)
+    shape, classes = settings.dataset["shape"], settings.dataset["classes"]
+    if shape is not None and classes is not None:
+        build.problem(settings, shape, classes)
+    schedules = drawn_schedules(settings)
+    budget = Budget.of(settings, schedules)
+    _ = budget.noise_multiplier
+    device.choose(settings.device)
+    data = build.data(settings)
+    problem = build.problem(settings, list(data.records.train_x.shape[1:]), data.records.classes)
+    device.share_cores(small=isinstance(problem, LinearProblem))
+    return Job(settings, schedules, budget, problem, data, build.reference(settings, problem, data.federation), algorithm)
+
+
+def initial(job: Job, seed: int) -> torch.Tensor:
+    """x_0 of one seed."""
+    federation = job.data.federation
+    like = torch.empty(0, device=federation.features.device, dtype=federation.dtype)
+    if getattr(job.problem, "init", "zeros") == "near_optimum":
+        if job.reference is None:
+            raise ValueError("model.init=near_optimum: expected a problem whose optimum can be computed; use model.init=zeros")
+        offset = rng.generator(seed, "init").random(job.problem.dimension) * job.settings.model["init_scale"]
+        return (job.reference.x_star + torch.from_numpy(offset).to(job.reference.x_star)).to(like)
+    return job.problem.start(seed, like)
