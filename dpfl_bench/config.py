@@ -194,6 +194,11 @@ def _check_privacy(made: Settings) -> None:
         raise ConfigError(f"eps={made.eps:g}: algo={algo['name']} is the one without privacy; use algo=dp_{algo['name']} or eps=inf")
     if made.private and privacy.calibration == "fixed" and privacy.noise_multiplier is None:
         raise ConfigError("privacy.noise_multiplier=null: expected a number > 0 with privacy.calibration=fixed")
+    for key, value, wanted in (("noise_multiplier", privacy.noise_multiplier, "fixed"), ("v", privacy.v, "formula")):
+        if made.private and value is not None and privacy.calibration != wanted:
+            raise ConfigError(
+                f"privacy.{key}={value:g}: unused with privacy.calibration={privacy.calibration}; say {wanted} there, or leave it out"
+            )
     if made.private and privacy.calibration == "formula" and privacy.v is None:
         raise ConfigError("privacy.v=null: expected the formula's constant, a number > 0, with privacy.calibration=formula")
     if target(algo).remembers:

@@ -64,6 +64,8 @@ def theorem_gap(job: Job) -> str | None:
         return "needs every client and full gradients"
     if settings.local_momentum or settings.server_momentum or settings.server_lr != 1 or settings.lr_decay != 1:
         return "needs plain steps: no momentum, server_lr=1, lr_decay=1"
+    if settings.privacy.bound == "normalise" and (settings.private or settings.privacy.bound_without_noise):
+        return "needs updates that are not normalised"
     if settings.private and settings.privacy.remembered != "own_message":
         return f"needs shifts made of noisy messages, here privacy.memory={settings.privacy.remembered}"
     if settings.lr * job.reference.L > 1 + 1e-9:  # an lr typed as 1/L counts

@@ -61,7 +61,7 @@ def _records(settings: Settings) -> int | None:
 
 def _implied(settings: Settings, budget: Budget) -> dict[str, float] | None:
     """The constants v (`balancing`) and q (`normalized`) that this noise means."""
-    if not settings.private:
+    if not settings.private or budget.observed == 0:
         return None
     ratio = settings.privacy.sensitivity / settings.privacy.clip
     return calibration.implied(budget.noise_multiplier, ratio, budget.observed, budget.rate, settings.eps, settings.delta)
@@ -71,7 +71,7 @@ def _theory(settings: Settings, budget: Budget) -> dict[str, Any] | None:
     """Theorem 1 and Corollary 1 of `balancing`, for l2-regularised logistic regression. None where they do not apply."""
     model, dataset = settings.model, settings.dataset
     decay = model.get("l2", 0.0) + settings.weight_decay
-    if model["name"] != "logreg" or decay <= 0 or not settings.private:
+    if model["name"] != "logreg" or decay <= 0 or not settings.private or budget.planned.worst == 0:
         return None
     bias = model["bias"] if model["bias"] is not None else dataset["classes"] != 2
     if dataset["classes"] is None or dataset["shape"] is None or (settings.theory.L is None and dataset["gram"] is None):
@@ -118,8 +118,9 @@ def text(planned: dict[str, Any]) -> str:
         f"eps {planned['eps_target']:g} allows {planned['max_rounds']} rounds at this noise",
         "  views      " + ", ".join(f"{name}: {eps:.6g}" for name, eps in planned["views"].items()),
         "  accountants " + ", ".join(f"{name}: {eps:.6g}" for name, eps in planned["accountants"].items()),
-        f"  implied    v {planned['implied']['v']:.6g}, q {planned['implied']['q']:.6g}",
     ]
+    if planned["implied"] is not None:
+        lines.append(f"  implied    v {planned['implied']['v']:.6g}, q {planned['implied']['q']:.6g}")
     return "\n".join(lines + _theory_lines(planned["theory"])) + "\n"
 
 

@@ -92,8 +92,9 @@ class Budget:
 
     @property
     def rate(self) -> float:
-        """Sampling rate of clients, where the observer does not see who takes part."""
-        return self.planned.cohort / self.planned.clients if self.observer == "third_party" else 1.0
+        """Sampling rate of clients where it amplifies towards the bounded observer, else 1."""
+        amplified = any(c.mechanism != "gaussian" for c in view(self.planned, self.observer) or ())
+        return self.planned.cohort / self.planned.clients if amplified else 1.0
 
     @property
     def client_noise_std(self) -> float:
@@ -139,7 +140,8 @@ class Budget:
         prefixes = [Prefixes(s) for s in drawn_schedules(self.settings)]
 
         def seen(rounds: int) -> View:
-            found = view(replace(self.planned, rounds=rounds, worst=max(p.worst(rounds) for p in prefixes)), self.observer)
+            worst, smallest = max(p.worst(rounds) for p in prefixes), min(p.smallest_cohort(rounds) for p in prefixes)
+            found = view(replace(self.planned, rounds=rounds, worst=worst, smallest_cohort=smallest), self.observer)
             assert found is not None
             return found
 

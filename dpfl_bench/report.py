@@ -40,6 +40,7 @@ def result(job: Job, folder: RunFolder, seconds: float, diverged: dict[str, int]
         "trust": privacy.trust,
         "observer": job.budget.observer,
         "neighbours": privacy.neighbours,
+        "calibration": privacy.calibration if private else None,
         "accountant": job.budget.accountant if private else None,
         "noise_multiplier": job.budget.noise_multiplier,
         "noise_std": job.budget.noise_std,
@@ -159,6 +160,10 @@ def _assumptions(job: Job) -> list[str]:
 def _not_accounted(job: Job) -> list[str]:
     leaks = ["metrics.csv: losses, errors, update norms and clipped fractions are computed without noise, for simulation only"]
     leaks.append("hyper-parameters that were tuned by looking at results of private data")
+    leaks.append("the seed: the noise follows from it, so whoever has both it and the model can subtract the noise")
+    leaks.append("other runs and repeats on the same data: each eps is of one seed of this run alone")
+    if job.settings.model.get("init") == "near_optimum":
+        leaks.append("the initial model, which is made of the exact optimum of the private data")
     if job.settings.dataset.get("standardise"):
         leaks.append("the mean and deviation that standardise the features")
     return leaks

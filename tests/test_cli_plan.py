@@ -112,3 +112,17 @@ def test_q_of_normalized(eps: float, delta: float, expected: float) -> None:
     given = ("algo=dp_normfedavg", f"eps={eps}", f"delta={delta}")
     assert planned(*given, "privacy.neighbours=add_remove_one")["implied"]["q"] == pytest.approx(expected, abs=6e-5)
     assert planned(*given)["implied"]["q"] == pytest.approx(4 * expected, abs=3e-4)
+
+
+def test_the_rounds_that_are_allowed_are_really_allowed() -> None:
+    """Poisson cohorts under local trust: a longer run may meet a smaller cohort, which hides less towards a third party."""
+    poisson = (
+        "algo=dp_fedavg",
+        "privacy=local",
+        "privacy.observer=third_party",
+        "privacy.neighbours=add_remove_one",
+        *("eps=2", "local_steps=1", "client_sampling=poisson", "sampled_clients=6"),
+        *("privacy.calibration=fixed", "privacy.noise_multiplier=3"),
+    )
+    most = planned(*poisson, "rounds=1")["max_rounds"]
+    assert planned(*poisson, f"rounds={most}")["eps"] <= 2 < planned(*poisson, f"rounds={most + 1}")["eps"]

@@ -59,6 +59,8 @@ dtype=float16                             | dtype=float16      | float64
 device=quantum                            | device=quantum     | auto or cpu
 model.l2=x                                | model.l2=x         | a number
 model.l2=-1                               | model.l2=-1        | >= 0
+privacy.noise_multiplier=50                | privacy.noise_multiplier=50 | say fixed
+privacy.v=8                               | privacy.v=8        | say formula
 model.bias=7                              | model.bias=7       | true or false
 dataset=mnist model=mlp model.hidden=3    | model.hidden=3     | a list
 algo.coins=1                              | algo.coins=1       | true or false

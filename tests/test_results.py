@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from command import call
 
 from dpfl_bench.results import collect, plots
 from dpfl_bench.results.clean import clean
@@ -229,3 +230,23 @@ def test_the_curve_of_a_run_is_drawn(losses: list[float]) -> None:
     width, height = png_size(Path("curve.png"))
     assert width > height > 300
     assert Path("curve.png").stat().st_size > 10_000
+
+
+def test_different_guarantees_share_no_row(tmp_path: Path) -> None:
+    """A run with a fixed noise stands under the eps that it really has, and central trust is not compared with secagg."""
+    base = {"status": "done", "algo": "dp_fedavg", "dataset": "d", "model": "m", "clients": 9, "local_steps": 1, "rounds": 1, "delta": 1e-5}
+    base |= {"neighbours": "replace_one", "observer": "server", "test_error_std": 0.0, "eps_target": 2.0}
+    runs = {
+        "calibrated": {"trust": "secagg", "eps": 1.9999, "test_error_mean": 0.3},
+        "fixed": {"trust": "secagg", "eps": 46.2, "test_error_mean": 0.1},
+        "trusting": {"trust": "central", "eps": 2.0, "test_error_mean": 0.2},
+    }
+    for name, more in runs.items():
+        folder = tmp_path / "runs" / name
+        folder.mkdir(parents=True)
+        (folder / "status.json").write_text("{}")
+        (folder / "result.json").write_text(json.dumps({**base, **more, "run_id": name}))
+    text = call("collect", str(tmp_path / "runs")).out
+    assert "| secagg, replace_one, server, delta 1e-05 | 2 | 1 | 1 | 0.3000" in text
+    assert "| secagg, replace_one, server, delta 1e-05 | 46.2 | 1 | 1 | 0.1000" in text
+    assert "| central, replace_one, server, delta 1e-05 | 2 | 1 | 1 | 0.2000" in text

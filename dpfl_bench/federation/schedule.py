@@ -85,16 +85,25 @@ class Prefixes:
     def __init__(self, schedule: Schedule) -> None:
         self._schedule = schedule
         self._taken = np.zeros(schedule.clients, dtype=np.int64)
-        self._worst = [0]
+        self._worst, self._smallest = [0], [schedule.clients]
 
     def worst(self, rounds: int) -> int:
         """How often the most frequent client takes part in the first `rounds` rounds."""
-        if self._schedule.sampling == "full":
-            return rounds
+        return rounds if self._schedule.sampling == "full" else self._drawn(rounds)._worst[rounds]
+
+    def smallest_cohort(self, rounds: int) -> int:
+        """The smallest cohort of the first `rounds` rounds that is not empty."""
+        if self._schedule.sampling != "poisson":
+            return self._schedule.cohort_size
+        return self._drawn(rounds)._smallest[rounds]
+
+    def _drawn(self, rounds: int) -> Prefixes:
         for index in range(len(self._worst) - 1, rounds):
-            self._taken[self._schedule.cohort(index)] += 1
+            cohort = self._schedule.cohort(index)
+            self._taken[cohort] += 1
             self._worst.append(int(self._taken.max()))
-        return self._worst[rounds]
+            self._smallest.append(min(self._smallest[-1], len(cohort) or self._schedule.clients))
+        return self
 
 
 def constant_steps(rounds: int, local_steps: int) -> tuple[int, ...]:

@@ -68,31 +68,39 @@ def collect(folders: Sequence[str], to: str | None) -> Collected:
 
 
 def optimal(frame: pd.DataFrame) -> pd.DataFrame:
-    """Per data set, algorithm and eps: the run with the least mean test error, and its gap to the best one without privacy."""
+    """Per setting, algorithm and guarantee: the run with the least mean test error, and its gap to the best one without privacy."""
     done = frame[frame["status"] == "done"].sort_values(["local_steps", "run_id"])  # of equals, the fewest local steps
-    keys = ["dataset", "algo", "eps_target"]
+    keys = ["dataset", "setting", "algo", "guarantee", "budget"]
     best = done.loc[done.groupby(keys)["test_error_mean"].idxmin()]
-    columns = [*keys, "local_steps", "rounds", "clip", "lr", "test_error_mean", "test_error_std", "eps"]
-    best = best[[c for c in columns if c in best]].sort_values(["dataset", "algo", "eps_target"], ascending=[True, True, False])
-    free = best[best["eps_target"] == math.inf].set_index(["dataset", "algo"])["test_error_mean"]
-    gaps = [
-        row.test_error_mean - free[row.dataset, row.algo] if (row.dataset, row.algo) in free.index else math.nan
-        for row in best.itertuples()
-    ]
+    columns = [*keys, "eps_target", "local_steps", "rounds", "clip", "lr", "test_error_mean", "test_error_std", "eps"]
+    order = {"by": keys, "ascending": [True, True, True, True, False]}
+    best = best[[c for c in columns if c in best]].sort_values(**order)
+    free = best[best["budget"] == math.inf].set_index(["dataset", "setting", "algo"])["test_error_mean"]
+    named = [(row.dataset, row.setting, row.algo) for row in best.itertuples()]
+    gaps = [error - free[name] if name in free.index else math.nan for name, error in zip(named, best["test_error_mean"], strict=True)]
     return best.assign(gap=gaps).reset_index(drop=True)
 
 
 def markdown(table: pd.DataFrame) -> str:
-    """The optimal-(E, T) table."""
-    lines = [
-        "| data set | algorithm | eps | best local steps | rounds | test error | gap to no privacy |",
-        "|---|---|---|---|---|---|---|",
-    ]
+    """The optimal-(E, T) table; settings and guarantees are told where they differ."""
+    told = [c for c in ("setting", "guarantee") if len(table) and table.loc[table[c] != "", c].nunique() > 1]
+    head = ["data set", "algorithm", *told, "eps", "best local steps", "rounds", "test error", "gap to no privacy"]
+    lines = [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
     for row in table.itertuples():
         spread = f" ± {row.test_error_std:.4f}" if row.test_error_std == row.test_error_std and row.test_error_std > 0 else ""
         gap = "" if math.isnan(row.gap) else f"{row.gap:+.4f}"
-        error = f"{row.test_error_mean:.4f}{spread}"
-        lines.append(f"| {row.dataset} | {row.algo} | {row.eps_target:g} | {row.local_steps} | {row.rounds} | {error} | {gap} |")
+        differing = [str(getattr(row, c)) for c in told]
+        cells = [
+            row.dataset,
+            row.algo,
+            *differing,
+            f"{row.budget:.4g}",
+            row.local_steps,
+            row.rounds,
+            f"{row.test_error_mean:.4f}{spread}",
+            gap,
+        ]
+        lines.append(f"| {' | '.join(map(str, cells))} |")
     return "\n".join(lines) + "\n"
 
 
@@ -113,13 +121,30 @@ def _row(path: Path, result: dict[str, Any]) -> dict[str, Any]:
     lines = overrides.read_text().splitlines() if overrides.exists() else []
     swept = dict(line.removeprefix("- ").lstrip("+").split("=", 1) for line in lines if "=" in line)
     scalars = {k: v for k, v in result.items() if not isinstance(v, dict | list)}
-    return {**{k: v for k, v in swept.items() if k not in scalars}, **scalars}
+    return {**{k: v for k, v in swept.items() if k not in scalars}, **scalars, **_compared(result)}
+
+
+def _compared(result: dict[str, Any]) -> dict[str, Any]:
+    """What may stand in one row or line: the same problem, the same guarantee, the same eps.
+
+    `budget` is the eps that was asked for where the noise was solved for it, and the eps that the run really has elsewhere.
+    """
+    asked, real = result["eps_target"], result.get("eps", result["eps_target"])
+    private = real != math.inf
+    words = [result.get("trust"), result.get("neighbours"), result.get("observer")]
+    guarantee = ", ".join(str(w) for w in [*words, f"delta {result.get('delta')}"] if w) if private else ""
+    setting = ", ".join(f"{key} {result[key]}" for key in ("model", "clients", "sampled_clients") if key in result)
+    return {"budget": asked if 0.99 * asked <= real <= asked else real, "guarantee": guarantee, "setting": setting}
 
 
 def _plot(frame: pd.DataFrame, target: Path) -> None:
-    """For each data set: the best run at each (algorithm, eps, local steps), over whatever else was swept."""
+    """For each problem and guarantee: the best run at each (algorithm, budget, local steps), over whatever else was swept."""
     done = frame[(frame["status"] == "done") & frame["test_error_mean"].notna()]
-    for name, rows in done.groupby("dataset"):
-        best = rows.loc[rows.groupby(["algo", "eps_target", "local_steps"])["test_error_mean"].idxmin()]
-        if best["local_steps"].nunique() > 1:
-            plots.u_curves(best, target / f"u_curves_{name}.png")
+    for name, problem in done.groupby("dataset"):
+        kinds = [(s, g) for s, rows in problem.groupby("setting") for g in [g for g in rows["guarantee"].unique() if g] or [""]]
+        for number, (setting, guarantee) in enumerate(kinds, start=1):
+            rows = problem[(problem["setting"] == setting) & problem["guarantee"].isin(["", guarantee])]
+            best = rows.loc[rows.groupby(["algo", "budget", "local_steps"])["test_error_mean"].idxmin()]
+            if best["local_steps"].nunique() > 1:
+                suffix = f"_{number}" if len(kinds) > 1 else ""
+                plots.u_curves(best, target / f"u_curves_{name}{suffix}.png", f"{setting}; {guarantee or 'no privacy'}")

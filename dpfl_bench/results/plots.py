@@ -47,17 +47,17 @@ def _over_rounds(axes: Axes, rows: pd.DataFrame, column: str, label: str) -> Non
     axes.grid(alpha=0.3)
 
 
-def u_curves(table: pd.DataFrame, target: Path) -> None:
+def u_curves(table: pd.DataFrame, target: Path, title: str = "") -> None:
     """Test error against local steps: a panel for each algorithm, a line for each eps, the best point marked, a band of one std."""
     algorithms = sorted(table["algo"].unique())
     figure = _figure(4.8 * len(algorithms), 4.0)
     panels = figure.subplots(1, len(algorithms), sharey=True, squeeze=False)[0]
-    budgets = sorted(table["eps_target"].unique(), reverse=True)
+    budgets = sorted(table["budget"].unique(), reverse=True)
     for axes, algorithm in zip(panels, algorithms, strict=True):
         for index, eps in enumerate(budgets):
-            rows = table[(table["algo"] == algorithm) & (table["eps_target"] == eps)].sort_values("local_steps")
+            rows = table[(table["algo"] == algorithm) & (table["budget"] == eps)].sort_values("local_steps")
             if len(rows):
-                _u_curve(axes, rows, f"C{index}", "no privacy" if eps == float("inf") else f"ε = {eps:g}")
+                _u_curve(axes, rows, f"C{index}", "no privacy" if eps == float("inf") else f"ε = {eps:.4g}")
         axes.set_title(algorithm)
         axes.set_xscale("log")
         ticks = sorted(table["local_steps"].unique())
@@ -66,6 +66,7 @@ def u_curves(table: pd.DataFrame, target: Path) -> None:
         axes.set_xlabel("local steps per round")
         axes.grid(alpha=0.3)
     panels[0].set_ylabel("test error")
+    figure.suptitle(title, fontsize=8)
     panels[-1].legend(frameon=False, fontsize=8)
     figure.savefig(target, dpi=120)
 
