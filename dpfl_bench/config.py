@@ -23,6 +23,7 @@ def settings(composed: Composed) -> Settings:
     _check_names("", config, [*(f.name for f in fields(Settings)), *ONLY_FOR_COMPOSING])
     for group in GROUPS[:-1]:
         config[group] = _as_reference(group, config[group], composed.reference[group])
+    config["dataset"] = _without_stale(config["dataset"], composed.reference["dataset"])
     config.update(_schedule(config))
     _fill_suggested(config)
     if config["eval_every"] is None:
@@ -91,6 +92,14 @@ def checked(path: str, value: Any, kind: Any) -> Any:
 
 
 _WORDS = {bool: "true or false", int: "a whole number", float: "a number", str: "a word", list: "a list like [1,2]"}
+
+
+def _without_stale(dataset: dict[str, Any], reference: Mapping[str, Any]) -> dict[str, Any]:
+    """What a data set's file says of its prepared records holds for the file's own preparation only; unknown under another."""
+    if all(dataset[key] == reference[key] for key in ("test_fraction", "standardise", "unit_norm", "seed")):
+        return dataset
+    records = dataset["records"] if dataset["test_fraction"] == reference["test_fraction"] else None
+    return {**dataset, "gram": None, "max_row_norm": 1.0 if dataset["unit_norm"] else None, "records": records}
 
 
 def _schedule(config: Mapping[str, Any]) -> dict[str, int]:

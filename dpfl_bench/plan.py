@@ -89,6 +89,7 @@ def _theory(settings: Settings, budget: Budget) -> dict[str, Any] | None:
         psi0, source = theory.prior_psi0(decay, L, p, clients, dataset["classes"], row_norm), "a-priori bound"
     v = _client_v(settings, budget)
     made: dict[str, Any] = {"mu": decay, "L": L, "p_star": p, "local_steps_star": 1 / p, "v": v, "psi0": psi0, "psi0_from": source}
+    made["covers"] = "ScaffNew with every client, full gradients and no clipping; L is of the pooled data unless theory.L says otherwise"
     made["L_every_client"] = curvature * row_norm**2 + decay if row_norm else None
     if psi0 is None:
         return {**made, "T_star": None, "bound": []}
@@ -133,6 +134,7 @@ def _theory_lines(made: dict[str, Any] | None) -> list[str]:
     ]
     if made["T_star"] is None:
         return [*lines, "             T* needs theory.psi0"]
+    lines.append(f"             covers {made['covers']}")
     none = " (the budget buys nothing)" if made["T_star"] == 0 else ""
     lines.append(
         f"             T* {made['T_star']:.6g}{none}, {made['rounds_star']:.4g} rounds; psi_0 {made['psi0']:.4g} ({made['psi0_from']})"

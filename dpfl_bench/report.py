@@ -87,7 +87,12 @@ def _theory(job: Job, rows: pd.DataFrame) -> dict[str, Any] | None:
     gap = theorem_gap(job)
     if gap is None and (rows["clipped_fraction"] > 0).any():
         gap = "updates were clipped"
-    return {"mu": star.mu, "L": star.L, "f_star": star.f_star, "theorem_1": "applies" if gap is None else gap}
+    return {
+        "mu": star.mu,
+        "L": star.L,
+        "f_star": star.f_star,
+        "theorem_1": "applies (no clipping at the evaluated rounds)" if gap is None else gap,
+    }
 
 
 def privacy(job: Job) -> dict[str, Any]:
