@@ -14,19 +14,21 @@ from torch import Tensor, nn
 
 from dpfl_bench import device, rng
 from dpfl_bench.algorithms.base import Algorithm
-from dpfl_bench.config import checked, target
+from dpfl_bench.config import checked
 from dpfl_bench.data.prepare import prepare
 from dpfl_bench.data.records import Records
 from dpfl_bench.federation.clients import Federation
-from dpfl_bench.federation.cohort import Cohort, Optimiser, SendDoor
+from dpfl_bench.federation.cohort import Cohort, Optimiser
+from dpfl_bench.federation.doors import GradientDoor, Quantile, SendDoor
 from dpfl_bench.federation.partition import digest
 from dpfl_bench.federation.sampling import LotRule
-from dpfl_bench.privatise import Budget
+from dpfl_bench.privatise import BITS_SENSITIVITY, Budget
 from dpfl_bench.problems import optimum
 from dpfl_bench.problems.linear import LinearProblem
 from dpfl_bench.problems.module import ModuleProblem, check_module
 from dpfl_bench.problems.problem import Problem
 from dpfl_bench.settings import ConfigError, Settings
+from dpfl_bench.targets import target, uses_norms
 
 CACHE_NUMBERS = 2**18  # features of a chunk's lots that stay in a core's cache
 DESCRIBING = {"_target_", "name", "private", "coins"}  # keys that describe a choice and are no parameters of it
@@ -46,10 +48,16 @@ def call(node: Mapping[str, Any], group: str, **given: Any) -> Any:
 
 
 def algorithm(settings: Settings) -> Algorithm:
-    unknown = set(settings.algo) - set(inspect.signature(target(settings.algo)).parameters) - DESCRIBING
+    return _algorithm(settings.algo, "algo")
+
+
+def _algorithm(node: Mapping[str, Any], path: str) -> Algorithm:
+    """With the algorithm that it is put over (`work`), if there is one."""
+    unknown = set(node) - set(inspect.signature(target(node)).parameters) - DESCRIBING
     if unknown:
-        raise ConfigError(f"algo.{unknown.pop()}: {settings.algo['_target_']} has no such parameter; remove it from the YAML file")
-    return cast(Algorithm, call(settings.algo, "algo"))
+        raise ConfigError(f"{path}.{unknown.pop()}: {node['_target_']} has no such parameter; remove it from the YAML file")
+    work = {"work": _algorithm(node["work"], f"{path}.work")} if "work" in node else {}
+    return cast(Algorithm, call({k: v for k, v in node.items() if k != "work"}, path, **work))
 
 
 def problem(settings: Settings, shape: list[int], classes: int) -> Problem:
@@ -120,21 +128,48 @@ def data(settings: Settings) -> Data:
 
 def cohort(settings: Settings, budget: Budget, made: Problem, loaded: Data, seed: int) -> Cohort:
     """The round player of one seed."""
+    privacy = settings.privacy
+    closed = settings.private or privacy.bound_without_noise
+    at_records = closed and privacy.unit == "record"
     return Cohort(
         algorithm=algorithm(settings),
         problem=made,
         federation=loaded.federation,
         optimiser=Optimiser(settings.local_momentum, settings.weight_decay, settings.server_lr, settings.server_momentum),
-        door=door(settings, budget, seed),
+        door=send_door(settings, budget, seed) if closed and not at_records else _open_door(settings, seed),
         chunk=settings.engine.chunk or _chunk(settings, loaded),
         seed=seed,
+        clip=privacy.clip if isinstance(privacy.clip, float) else 0.0,
+        records=GradientDoor(privacy.fixed_clip, budget.noise_ratio, seed) if at_records else None,
+        average_last=settings.average_last,
     )
 
 
-def door(settings: Settings, budget: Budget, seed: int) -> SendDoor:
-    privacy = settings.privacy
-    bounded = settings.private or privacy.bound_without_noise
-    return SendDoor(privacy.bound if bounded else None, privacy.clip, privacy.trust, budget.noise_std, privacy.remembered, seed)
+def send_door(settings: Settings, budget: Budget, seed: int) -> SendDoor:
+    """Client level."""
+    privacy, companions = settings.privacy, {c.name: c for c in budget.companions}
+    quantile = None
+    if privacy.quantile is not None:
+        noise = companions["bits"].noise_multiplier(budget.noise_multiplier) if settings.private else 0.0
+        quantile = Quantile(privacy.quantile, privacy.quantile_lr, noise * BITS_SENSITIVITY[privacy.neighbours])
+    norms = None
+    if uses_norms(settings.algo):
+        norms = companions["norms"].noise_multiplier(budget.noise_multiplier) if "norms" in companions else 0.0
+    return SendDoor(
+        bound=privacy.bound,
+        trust=privacy.trust,
+        noise=budget.noise_ratio,
+        memory=privacy.remembered,
+        seed=seed,
+        median=privacy.clip == "median",
+        quantile=quantile,
+        privunit=budget.privunit,
+        norms=norms,
+    )
+
+
+def _open_door(settings: Settings, seed: int) -> SendDoor:
+    return SendDoor(None, settings.privacy.trust, 0.0, "own_message", seed, norms=0.0 if uses_norms(settings.algo) else None)
 
 
 def _chunk(settings: Settings, loaded: Data) -> int:

@@ -15,7 +15,7 @@ usage: dpfl-bench VERB [key=value ...] [group=choice ...]
             every combination                 dpfl-bench run -m algo=dp_fedavg,dp_scaffnew eps=0.5,2,inf local_steps=1,2,5,10
             show the settings                 dpfl-bench run --cfg job algo=dp_fedavg
   plan      no training: noise, eps in every view, rounds that eps allows, optimal steps in theory
-                                              dpfl-bench plan algo=dp_scaffnew eps=2 [--json]
+                                              dpfl-bench plan algo=dp_scaffnew eps=2 [--json] [--views]
   collect   run folders -> results.csv, the optimal-(E,T) table, U-curves
                                               dpfl-bench collect outputs/runs [--to DIR] [--json]
   list      algorithms, data sets, models, partitions, privacy models   [--json]
@@ -59,7 +59,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 def _run(arguments: list[str]) -> int:
     from dpfl_bench import compose
 
-    flags = compose.parser("dpfl-bench run").parse_args(arguments)
+    flags = compose.parser("dpfl-bench run").parse_intermixed_args(arguments)
     if flags.help:
         sys.stdout.write(HELP)
         return 0
@@ -79,11 +79,13 @@ def _plan(arguments: list[str]) -> int:
 
     parser = compose.parser("dpfl-bench plan")
     parser.add_argument("--json", action="store_true", help="for machines")
-    flags = parser.parse_args(arguments)
+    parser.add_argument("--views", action="store_true", help="every observer by every accountant, and eps over the rounds")
+    flags = parser.parse_intermixed_args(arguments)
     if flags.help:
         sys.stdout.write(HELP)
         return 0
-    planned = plan.plan(settings(compose.composed(flags.overrides, flags.config_dir, flags.config_name)))
+    composed = compose.composed(flags.overrides, flags.config_dir, flags.config_name)
+    planned = plan.plan(settings(composed), detailed=flags.json or flags.views)
     sys.stdout.write(json.dumps(planned, indent=2) + "\n" if flags.json else plan.text(planned))
     return 0
 
@@ -96,7 +98,7 @@ def _list(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="dpfl-bench list")
     parser.add_argument("--json", action="store_true", help="for machines")
     parser.add_argument("--config-dir", "-cd", help="a folder searched for more configs")
-    flags = parser.parse_args(arguments)
+    flags = parser.parse_intermixed_args(arguments)
     entries = catalogue.entries(flags.config_dir)
     sys.stdout.write(json.dumps(entries, indent=2) + "\n" if flags.json else catalogue.text(entries))
     return 0
@@ -109,7 +111,7 @@ def _collect(arguments: list[str]) -> int:
     parser.add_argument("folders", nargs="+", help="run folders, or folders that hold some")
     parser.add_argument("--to", default=None, help="where results.csv, tables and plots go (default: the first folder's parent)")
     parser.add_argument("--json", action="store_true", help="the table for machines")
-    flags = parser.parse_args(arguments)
+    flags = parser.parse_intermixed_args(arguments)
     from dpfl_bench.results import collect
 
     collected = collect.collect(flags.folders, flags.to)

@@ -7,13 +7,13 @@ import types
 import typing
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, fields
-from importlib import import_module
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
+from dpfl_bench import refusals
 from dpfl_bench.compose import GROUPS, Composed
-from dpfl_bench.settings import ConfigError, Settings
+from dpfl_bench.settings import ConfigError, Settings, smallest_client
 
-ONLY_FOR_COMPOSING = ("default_local_steps", "default_total_steps")
+ONLY_FOR_COMPOSING = ("default_local_steps", "default_total_steps", "local_epochs", "total_epochs")
 
 
 def settings(composed: Composed) -> Settings:
@@ -24,16 +24,15 @@ def settings(composed: Composed) -> Settings:
     for group in GROUPS[:-1]:
         config[group] = _as_reference(group, config[group], composed.reference[group])
     config["dataset"] = _without_stale(config["dataset"], composed.reference["dataset"])
-    config.update(_schedule(config))
     _fill_suggested(config)
+    config.update(_schedule(config))
     if config["eval_every"] is None:
         config["eval_every"] = max(1, math.ceil(config["rounds"] / 25))
     for key in ONLY_FOR_COMPOSING:
         del config[key]
     made: Settings = checked("", config, Settings)
     _check_ranges(made)
-    _check_privacy(made)
-    _check_lots(made)
+    refusals.check(made)
     return made
 
 
@@ -70,8 +69,11 @@ def _as_reference(path: str, value: Any, reference: Any) -> Any:
 def checked(path: str, value: Any, kind: Any) -> Any:
     """`value` as `kind` (a dataclass, Literal, optional, bool, int, float, str, list or dict), or a ConfigError."""
     if isinstance(kind, types.UnionType) or get_origin(kind) is typing.Union:
-        inner = next(k for k in get_args(kind) if k is not type(None))
-        return None if value is None else checked(path, value, inner)
+        if value is None and type(None) in get_args(kind):
+            return None
+        first, *others = (k for k in get_args(kind) if k is not type(None))
+        word = next((k for k in others if get_origin(k) is Literal and value in get_args(k)), None)
+        return checked(path, value, first if word is None else word)
     if kind is Any:
         return value
     if get_origin(kind) is Literal:
@@ -105,6 +107,7 @@ def _without_stale(dataset: dict[str, Any], reference: Mapping[str, Any]) -> dic
 def _schedule(config: Mapping[str, Any]) -> dict[str, int]:
     """Exactly two of rounds, local_steps and total_steps; the third follows."""
     names = ("rounds", "local_steps", "total_steps")
+    config = {**config, **_epochs_as_steps(config)}
     given = {n: checked(n, config[n], int) for n in names if config[n] is not None}
     if len(given) == 3:
         text = ", ".join(f"{n}={v}" for n, v in given.items())
@@ -122,6 +125,37 @@ def _schedule(config: Mapping[str, Any]) -> dict[str, int]:
         if known in given and follows not in given:
             given[follows] = _divide(given["total_steps"], known, given[known])
     return given
+
+
+def _epochs_as_steps(config: Mapping[str, Any]) -> dict[str, int]:
+    """local_steps and total_steps of local_epochs and total_epochs."""
+    asked = {name: f"{name.removesuffix('epochs')}steps" for name in ("local_epochs", "total_epochs") if config[name] is not None}
+    steps = {}
+    for name, follows in asked.items():
+        epochs = checked(name, config[name], int)
+        if config[follows] is not None:
+            raise ConfigError(f"{name}={epochs}, {follows}={config[follows]}: expected one of the two")
+        if epochs < 1:
+            raise ConfigError(f"{name}={epochs}: expected at least 1")
+        steps[follows] = epochs * _steps_per_epoch(name, config)
+    return steps
+
+
+def _steps_per_epoch(name: str, config: Mapping[str, Any]) -> int:
+    """Values out of their range count as 1: the range is refused later."""
+    if config["sample_rate"] is not None:
+        rate = checked("sample_rate", config["sample_rate"], float)
+        steps: int = round(1 / rate) if 0 < rate <= 1 else 1
+        return steps
+    if config["batch_size"] is None:
+        return 1
+    size, clients = checked("batch_size", config["batch_size"], int), checked("clients", config["clients"], int)
+    records = smallest_client(config["records"], config["dataset"]["records"], config["partition"], max(1, clients))
+    if records is None:
+        raise ConfigError(
+            f"{name}={config[name]}: expected to know a client's records; say records=N, or sample_rate in place of batch_size"
+        )
+    return max(1, math.ceil(records / max(1, size)))
 
 
 def _divide(total: int, name: str, part: int) -> int:
@@ -168,13 +202,19 @@ _RANGES = {
     "weight_decay": _NOT_NEGATIVE,
     "server_lr": _POSITIVE,
     "server_momentum": _FACTOR,
+    "average_last": _COUNT,
+    "stop_at_eps": _Range(lambda v: 0 < v < math.inf, "a number > 0"),
     "seed": _Range(lambda v: 0 <= v < 2**62, "a whole number >= 0"),
     "repeats": _COUNT,
     "eval_every": _COUNT,
     "checkpoint_every": _COUNT,
-    "privacy.clip": _Range(lambda v: 0 < v < math.inf, "a number > 0 (there is no privacy without a bound; eps=inf drops both)"),
-    "privacy.v": _POSITIVE,
-    "privacy.noise_multiplier": _POSITIVE,
+    "privacy.clip": _Range(
+        lambda v: v == "median" or 0 < v < math.inf, "a number > 0 (there is no privacy without a bound; eps=inf drops both)"
+    ),
+    "privacy.quantile": _Range(lambda v: 0 < v < 1, "a number > 0 and < 1 (0.5: the median)"),
+    "privacy.colluding": _Range(lambda v: v >= 0, "a whole number >= 0"),
+    **{f"privacy.{key}": _POSITIVE for key in ("quantile_lr", "quantile_noise", "norm_noise", "v", "noise_multiplier")},
+    **{f"privacy.eps{k}": _POSITIVE for k in range(3)},
     "engine.chunk": _COUNT,
     "theory.psi0": _POSITIVE,
     "theory.L": _POSITIVE,
@@ -194,58 +234,3 @@ def _check_ranges(made: Settings) -> None:
         raise ConfigError(
             f"sampled_clients={made.sampled_clients}: expected at most clients={made.clients}; lower it or leave it out for all"
         )
-
-
-def _check_privacy(made: Settings) -> None:
-    """What can be refused by looking at the algorithm and the privacy model alone."""
-    algo, privacy = made.algo, made.privacy
-    if made.private and not algo["private"]:
-        raise ConfigError(f"eps={made.eps:g}: algo={algo['name']} is the one without privacy; use algo=dp_{algo['name']} or eps=inf")
-    if made.private and privacy.calibration == "fixed" and privacy.noise_multiplier is None:
-        raise ConfigError("privacy.noise_multiplier=null: expected a number > 0 with privacy.calibration=fixed")
-    for key, value, wanted in (("noise_multiplier", privacy.noise_multiplier, "fixed"), ("v", privacy.v, "formula")):
-        if made.private and value is not None and privacy.calibration != wanted:
-            raise ConfigError(
-                f"privacy.{key}={value:g}: unused with privacy.calibration={privacy.calibration}; say {wanted} there, or leave it out"
-            )
-    if made.private and privacy.calibration == "formula" and privacy.v is None:
-        raise ConfigError("privacy.v=null: expected the formula's constant, a number > 0, with privacy.calibration=formula")
-    if target(algo).remembers:
-        _check_memory(made)
-
-
-def _check_memory(made: Settings) -> None:
-    """What control variates need of the cohorts and of the place where the noise is added."""
-    name, privacy = made.algo["name"], made.privacy
-    if made.sampling == "poisson":
-        raise ConfigError(
-            f"client_sampling=poisson: algo={name} needs control variates that sum to 0, and dividing by the expected cohort size "
-            "breaks that; use client_sampling=fixed"
-        )
-    if made.private and privacy.trust == "central" and privacy.memory != "own_update":
-        raise ConfigError(
-            f"privacy.trust=central: algo={name} needs control variates that sum to 0, and with noise added once at a trusted server "
-            "their sum is a random walk of that noise; use privacy=secagg, or say privacy.memory=own_update to run the drifting form"
-        )
-
-
-def _check_lots(made: Settings) -> None:
-    if made.batch_size is not None and made.sample_rate is not None:
-        raise ConfigError(f"sample_rate={made.sample_rate:g}: expected one of the two, got batch_size={made.batch_size} too")
-    known = made.dataset["records"]
-    smallest = made.records or (known // made.clients if known else None)
-    if made.batch_size is not None and smallest is not None and made.batch_size > smallest:
-        raise ConfigError(
-            f"batch_size={made.batch_size}: expected at most the smallest client's records, {smallest}; "
-            f"lower it, or lower clients={made.clients}"
-        )
-
-
-def target(node: Mapping[str, Any]) -> Any:
-    """What `_target_` of a group's file names."""
-    path = str(node["_target_"])
-    module, _, name = path.rpartition(".")
-    try:
-        return getattr(import_module(module), name)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise ConfigError(f"_target_={path}: expected an importable package.module.Name ({error})") from None

@@ -9,7 +9,7 @@ import torch
 from dpfl_bench import build, device, rng
 from dpfl_bench.algorithms.base import Algorithm
 from dpfl_bench.federation.schedule import Schedule
-from dpfl_bench.privatise import Budget, drawn_schedules
+from dpfl_bench.privatise import Budget, Holders, drawn_schedules
 from dpfl_bench.problems.linear import LinearProblem
 from dpfl_bench.problems.problem import Problem
 from dpfl_bench.settings import Settings
@@ -34,14 +34,24 @@ def prepare(settings: Settings) -> Job:
     shape, classes = settings.dataset["shape"], settings.dataset["classes"]
     if shape is not None and classes is not None:
         build.problem(settings, shape, classes)
-    schedules = drawn_schedules(settings)
-    budget = Budget.of(settings, schedules)
-    _ = budget.noise_multiplier
+    drawn = drawn_schedules(settings)
     device.choose(settings.device)
+    at_records = settings.private and settings.privacy.unit == "record"
+    if at_records:
+        Budget(settings, tuple(drawn), Holders(2 * (settings.batch_size or 1))).check()
+    budget = None if at_records else _calibrated(Budget.of(settings, drawn))
     data = build.data(settings)
+    if budget is None:  # at record level the noise follows from who holds what
+        budget = _calibrated(Budget.of(settings, drawn, Holders.of(settings, data.parts)))
     problem = build.problem(settings, list(data.records.train_x.shape[1:]), data.records.classes)
     device.share_cores(small=isinstance(problem, LinearProblem))
-    return Job(settings, schedules, budget, problem, data, build.reference(settings, problem, data.federation), algorithm)
+    return Job(settings, list(budget.schedules), budget, problem, data, build.reference(settings, problem, data.federation), algorithm)
+
+
+def _calibrated(budget: Budget) -> Budget:
+    budget.check()
+    _ = budget.noise_multiplier, budget.privunit
+    return budget
 
 
 def initial(job: Job, seed: int) -> torch.Tensor:

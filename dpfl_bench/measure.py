@@ -15,7 +15,7 @@ NAN = float("nan")
 
 def metrics_row(job: Job, state: State, schedule: Schedule, done: int, last: Diagnostics | None, psi0: float) -> dict[str, Any]:
     """One evaluated round of one seed; blank where a value is not defined."""
-    scores = evaluate(job.problem, job.data.federation, state.server.x)
+    scores = evaluate(job.problem, job.data.federation, state.output)
     steps = sum(schedule.steps[:done])
     row = {
         "seed": schedule.seed,
@@ -28,19 +28,20 @@ def metrics_row(job: Job, state: State, schedule: Schedule, done: int, last: Dia
         "test_error": scores.test_error,
         "update_norm": last.update_norm if last else NAN,
         "clipped_fraction": last.clipped_fraction if last else NAN,
-        "server_step": job.settings.server_lr if last else NAN,
+        "server_step": last.server_step if last else NAN,
+        "clip": last.clip if last else NAN,
         "psi": psi(job, state, schedule, done),
         "psi_bound": psi_bound(job, psi0, steps, done) if theorem_gap(job) is None else NAN,
     }
     if job.reference is not None:
         row["suboptimality"] = scores.train_loss + _decay_term(job, state) - job.reference.f_star
-        row["distance"] = (state.server.x.to(job.reference.x_star) - job.reference.x_star).norm().item()
+        row["distance"] = (state.output.to(job.reference.x_star) - job.reference.x_star).norm().item()
     return row
 
 
 def _decay_term(job: Job, state: State) -> float:
     """weight_decay is part of the objective that is minimised, not of the reported loss."""
-    return job.settings.weight_decay / 2 * state.server.x.double().square().sum().item()
+    return job.settings.weight_decay / 2 * state.output.double().square().sum().item()
 
 
 def psi(job: Job, state: State, schedule: Schedule, done: int) -> float:
@@ -66,6 +67,12 @@ def theorem_gap(job: Job) -> str | None:
         return "needs plain steps: no momentum, server_lr=1, lr_decay=1"
     if settings.privacy.bound == "normalise" and (settings.private or settings.privacy.bound_without_noise):
         return "needs updates that are not normalised"
+    if settings.average_last > 1:
+        return "needs the last iterate, not an average"
+    if settings.private and (
+        settings.privacy.unit == "record" or settings.privacy.mechanism != "gaussian" or not settings.privacy.fixed_clip
+    ):
+        return "needs Gaussian noise of one size on the messages"
     if settings.private and settings.privacy.remembered != "own_message":
         return f"needs shifts made of noisy messages, here privacy.memory={settings.privacy.remembered}"
     if settings.lr * job.reference.L > 1 + 1e-9:  # an lr typed as 1/L counts
@@ -77,6 +84,6 @@ def psi_bound(job: Job, psi0: float, steps: int, done: int) -> float:
     """Theorem 1 after `steps` iterations; an expectation over coins and noise, for updates that are not clipped."""
     settings, star = job.settings, job.reference
     assert star is not None
-    p = 1 / settings.local_steps
+    p, noise_std = 1 / settings.local_steps, job.budget.client_noise_ratio * (settings.privacy.fixed_clip or 0.0)
     rho = theory.contraction(star.mu, star.L, settings.lr, p)
-    return theory.utility_bound(steps, psi0, rho, p, settings.clients, job.problem.dimension, job.budget.client_noise_std)
+    return theory.utility_bound(steps, psi0, rho, p, settings.clients, job.problem.dimension, noise_std)

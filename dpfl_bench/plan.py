@@ -6,26 +6,27 @@ import math
 from typing import Any
 
 from dpfl_bench import theory
-from dpfl_bench.config import target
 from dpfl_bench.privacy import calibration
-from dpfl_bench.privatise import Budget, drawn_schedules
+from dpfl_bench.privatise import OBSERVERS, Budget, drawn_schedules
 from dpfl_bench.results.clean import clean
 from dpfl_bench.settings import ConfigError, Settings
+from dpfl_bench.targets import remembers
 
+MOMENTS = 10  # of a run, at which the plan says what is spent
 FACTORS = (0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)  # of T*, for the table of B(T)
 
 
-def plan(settings: Settings) -> dict[str, Any]:
-    """Everything that `dpfl-bench plan --json` prints."""
-    schedules = drawn_schedules(settings)
-    budget = Budget.of(settings, schedules)
+def plan(settings: Settings, detailed: bool = True) -> dict[str, Any]:
+    """Everything that `dpfl-bench plan --json` prints; with all observers and the course of eps over the rounds if `detailed`."""
+    budget = Budget.of(settings, drawn_schedules(settings))
     privacy = settings.privacy
     implied = _implied(settings, budget)
     made = {
         "run_id": settings.run_id,
         "algo": settings.algo["name"],
         "dataset": settings.dataset["name"],
-        "noise_multiplier": budget.noise_multiplier,
+        "noise_multiplier": None if budget.privunit else budget.noise_multiplier,
+        "privunit": _privunit(budget),
         "noise_std": budget.noise_std,
         "clip": privacy.clip,
         "sensitivity": privacy.sensitivity,
@@ -36,42 +37,60 @@ def plan(settings: Settings) -> dict[str, Any]:
         "trust": privacy.trust,
         "neighbours": privacy.neighbours,
         "observer": budget.observer,
-        "memory": privacy.remembered if settings.private and target(settings.algo).remembers else None,
+        "memory": privacy.remembered if settings.private and remembers(settings.algo) and privacy.unit == "client" else None,
         "accountant": budget.accountant,
-        "releases": budget.planned.rounds,
+        "releases": budget.rounds,
         "releases_of_worst_client": budget.planned.worst,
-        "rounds": budget.planned.rounds,
+        "further_releases": [
+            {"name": c.name, "rounds": budget.rounds, "noise_multiplier": c.noise_multiplier(budget.noise_multiplier)}
+            for c in budget.companions
+        ],
+        "rounds": budget.rounds,
         "local_steps": settings.local_steps,
         "total_steps": settings.total_steps,
         "max_rounds": budget.max_rounds(),
         "views": budget.views(),
         "accountants": budget.accountants(),
+        "observers": {o: budget.accountants(o) for o in OBSERVERS} if detailed else None,
+        "spent": _course(budget) if detailed else None,
+        "fully_accounted": not privacy.leaks if settings.private else None,
+        "not_accounted": privacy.leaks,
         "implied": implied,
-        "records_per_client": settings.records or _records(settings),
+        "records_per_client": settings.smallest_client,
         "theory": _theory(settings, budget),
     }
     cleaned: dict[str, Any] = clean(made)
     return cleaned
 
 
-def _records(settings: Settings) -> int | None:
-    known = settings.dataset["records"]
-    return known // settings.clients if known else None
+def _privunit(budget: Budget) -> dict[str, float] | None:
+    """Of one message: the three budgets, and the pure eps that they really amount to."""
+    made = budget.privunit
+    return None if made is None else {"eps0": made.eps0, "eps1": made.eps1, "eps2": made.eps2, "release_eps": made.release_eps}
+
+
+def _course(budget: Budget) -> list[dict[str, float]]:
+    """The largest eps spent after each of about ten rounds."""
+    if not budget.settings.private:
+        return []
+    rounds = sorted({max(1, round(budget.rounds * k / MOMENTS)) for k in range(1, MOMENTS + 1)})
+    return [{"rounds": r, "eps": budget.first(r).eps} for r in rounds]
 
 
 def _implied(settings: Settings, budget: Budget) -> dict[str, float] | None:
     """The constants v (`balancing`) and q (`normalized`) that this noise means."""
-    if not settings.private or budget.observed == 0:
+    gaussian = settings.privacy.unit == "client" and settings.privacy.mechanism == "gaussian"
+    if not settings.private or not gaussian or budget.observed == 0:
         return None
-    ratio = settings.privacy.sensitivity / settings.privacy.clip
-    return calibration.implied(budget.noise_multiplier, ratio, budget.observed, budget.rate, settings.eps, settings.delta)
+    return calibration.implied(budget.noise_multiplier, settings.privacy.ratio, budget.observed, budget.rate, settings.eps, settings.delta)
 
 
 def _theory(settings: Settings, budget: Budget) -> dict[str, Any] | None:
     """Theorem 1 and Corollary 1 of `balancing`, for l2-regularised logistic regression. None where they do not apply."""
     model, dataset = settings.model, settings.dataset
     decay = model.get("l2", 0.0) + settings.weight_decay
-    if model["name"] != "logreg" or decay <= 0 or not settings.private or budget.planned.worst == 0:
+    clip, messages = settings.privacy.fixed_clip, settings.privacy.unit == "client" and settings.privacy.mechanism == "gaussian"
+    if model["name"] != "logreg" or decay <= 0 or not settings.private or budget.planned.worst == 0 or clip is None or not messages:
         return None
     bias = model["bias"] if model["bias"] is not None else dataset["classes"] != 2
     if dataset["classes"] is None or dataset["shape"] is None or (settings.theory.L is None and dataset["gram"] is None):
@@ -81,7 +100,7 @@ def _theory(settings: Settings, budget: Budget) -> dict[str, Any] | None:
     if not decay < L:
         raise ConfigError(f"theory.L={L:g}: expected more than mu={decay:g} (model.l2 and weight_decay); raise it or leave it out")
     p = theory.p_star(decay, L)
-    clients, eps, delta, clip = settings.clients, settings.eps, settings.delta, settings.privacy.clip
+    clients, eps, delta = settings.clients, settings.eps, settings.delta
     dimension = (1 if dataset["classes"] == 2 else dataset["classes"]) * (math.prod(dataset["shape"]) + bias)
     row_norm = math.hypot(dataset["max_row_norm"], bias) if dataset["max_row_norm"] else None
     psi0, source = settings.theory.psi0, "theory.psi0"
@@ -101,8 +120,7 @@ def _theory(settings: Settings, budget: Budget) -> dict[str, Any] | None:
 
 def _client_v(settings: Settings, budget: Budget) -> float:
     """v of the noise that one client adds, which is what the theorem speaks of: its own, or its share of the sum's."""
-    ratio = budget.client_noise_std / settings.privacy.clip
-    return ratio**2 * settings.eps**2 / (budget.planned.rounds * math.log(1 / settings.delta))
+    return budget.client_noise_ratio**2 * settings.eps**2 / (budget.rounds * math.log(1 / settings.delta))
 
 
 def text(planned: dict[str, Any]) -> str:
@@ -111,18 +129,49 @@ def text(planned: dict[str, Any]) -> str:
     if planned["eps"] == math.inf:
         return lines[0] + ", no privacy\n"
     lines += [
-        f"  noise      multiplier {planned['noise_multiplier']:.6g}, standard deviation {planned['noise_std']:.6g} "
-        f"(C {planned['clip']:g}, sensitivity {planned['sensitivity']:g}, {planned['trust']}, {planned['neighbours']})",
+        f"  noise      {_noise(planned)}",
         f"  spends     eps {planned['eps']:.6g} at delta {planned['delta']:g} towards the {planned['observer']} ({planned['accountant']}); "
         f"the target is {planned['eps_target']:g}",
-        f"  releases   {planned['releases']} ({planned['releases_of_worst_client']} of the client that takes part most); "
+        f"  releases   {planned['releases']} rounds ({planned['releases_of_worst_client']} releases of the worst {planned['unit']}); "
         f"eps {planned['eps_target']:g} allows {planned['max_rounds']} rounds at this noise",
+        *(f"             with each: {c['name']}, noise multiplier {c['noise_multiplier']:.6g}" for c in planned["further_releases"]),
         "  views      " + ", ".join(f"{name}: {eps:.6g}" for name, eps in planned["views"].items()),
         "  accountants " + ", ".join(f"{name}: {eps:.6g}" for name, eps in planned["accountants"].items()),
+        *(f"  NOT FULLY ACCOUNTED: {leak}" for leak in planned["not_accounted"]),
     ]
+    if planned["accountant"] == "paper":
+        lines.append("  accountant=paper is dpscaffold's own and no guarantee; the views are by valid ones")
+    lines += _table(planned)
     if planned["implied"] is not None:
         lines.append(f"  implied    v {planned['implied']['v']:.6g}, q {planned['implied']['q']:.6g}")
     return "\n".join(lines + _theory_lines(planned["theory"])) + "\n"
+
+
+def _noise(planned: dict[str, Any]) -> str:
+    if planned["privunit"] is not None:
+        made = planned["privunit"]
+        return (
+            f"PrivUnit, eps0 {made['eps0']:.6g}, eps1 {made['eps1']:.6g}, eps2 {made['eps2']:.6g}: one message is "
+            f"{made['release_eps']:.6g}-DP (C {planned['clip']}, local)"
+        )
+    std = "following C" if planned["noise_std"] is None else f"{planned['noise_std']:.6g}"
+    return (
+        f"multiplier {planned['noise_multiplier']:.6g}, standard deviation {std} "
+        f"(C {planned['clip']}, sensitivity {planned['sensitivity']}, {planned['unit']}, {planned['trust']}, {planned['neighbours']})"
+    )
+
+
+def _table(planned: dict[str, Any]) -> list[str]:
+    """--views: every observer by every accountant, and eps over the rounds."""
+    if planned["observers"] is None:
+        return []
+    names = list(dict.fromkeys(name for by in planned["observers"].values() for name in by))
+    lines = ["", "  observer    " + "".join(f"{name:>12}" for name in names)]
+    for observer, by in planned["observers"].items():
+        cells = "".join(f"{by[name]:>12.6g}" if name in by else f"{'-':>12}" for name in names)
+        lines.append(f"  {observer:<12}{cells}" if by else f"  {observer:<12} trusted, or without a valid accountant")
+    lines += ["", "  rounds          eps"]
+    return [*lines, *(f"  {moment['rounds']:<10} {moment['eps']:>8.5g}" for moment in planned["spent"]), ""]
 
 
 def _theory_lines(made: dict[str, Any] | None) -> list[str]:

@@ -3,20 +3,29 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import groupby
+from typing import TypeVar
 
-from dpfl_bench.config import target
+import numpy as np
+
+from dpfl_bench import rng
+from dpfl_bench.federation import partition
 from dpfl_bench.federation import schedule as schedules
 from dpfl_bench.federation.schedule import Prefixes, Schedule
 from dpfl_bench.privacy import accounting, calibration
 from dpfl_bench.privacy.ledger import Ledger
-from dpfl_bench.privacy.releases import Observer, PrivacyError, Releases, View, view
+from dpfl_bench.privacy.privunit import PrivUnit, equal_split
+from dpfl_bench.privacy.releases import Companion, Observer, PrivacyError, RecordReleases, Releases, View, view
 from dpfl_bench.settings import ConfigError, Settings
+from dpfl_bench.targets import remembers, uses_norms
 
+T = TypeVar("T")
 LONGEST = 10**5  # rounds that are drawn to answer how many eps allows
 OBSERVERS: tuple[Observer, ...] = ("server", "third_party")
+BITS_SENSITIVITY = {"replace_one": 1.0, "add_remove_one": 0.5}  # of a sum of 1[norm <= C] - 1/2
 
 
 def drawn_schedules(settings: Settings) -> list[Schedule]:
@@ -47,15 +56,69 @@ def _schedule(settings: Settings, seed: int) -> Schedule:
 
 
 @dataclass(frozen=True)
-class Budget:
-    """A run's releases, its noise, and the epsilon that they mean to each observer. Unit: client."""
+class Holders:
+    """What record-level accounting must know of who holds what."""
 
-    settings: Settings
-    planned: Releases
+    smallest: int | None  # records of the smallest client, where lots are a fixed number of them
+    clients_of: tuple[np.ndarray, ...] | None = None  # overlapping clients: each one's records
 
     @staticmethod
-    def of(settings: Settings, drawn: Sequence[Schedule]) -> Budget:
-        return Budget(settings, _releases(settings, drawn))
+    def foreseen(settings: Settings) -> Holders:
+        """Without data, from what the files know and `records` says."""
+        if settings.privacy.unit != "record" or not settings.private:
+            return Holders(None)
+        if settings.partition["name"] == "overlap":
+            known = settings.dataset["records"]
+            if known is None:
+                raise ConfigError("dataset.records=null: expected to know how many records there are, for overlapping clients share them")
+            draw = rng.generator(settings.partition["seed"], "partition")
+            parts = partition.held(known, settings.clients, draw, settings.partition["percent"])
+            return Holders.of(settings, parts)
+        if settings.lots == "fixed" and settings.smallest_client is None:
+            raise ConfigError(
+                f"batch_size={settings.batch_size}: expected to know the records of the smallest client, for the sampling rate follows; "
+                "say records=N, or sample_rate in place of batch_size"
+            )
+        return Holders(settings.smallest_client)
+
+    @staticmethod
+    def of(settings: Settings, parts: Sequence[np.ndarray]) -> Holders:
+        """From the federation as it was dealt."""
+        overlap = settings.partition["name"] == "overlap"
+        return Holders(min(len(part) for part in parts), tuple(parts) if overlap else None)
+
+    def exposure(self, taken: np.ndarray) -> int:
+        """The most releases that any record goes into, over all clients that hold it. taken: each client's releases, (M,)."""
+        if self.clients_of is None:
+            return int(taken.max(initial=0))
+        over = np.zeros(1 + max(int(part[-1]) for part in self.clients_of), dtype=np.int64)
+        for part, count in zip(self.clients_of, taken, strict=True):
+            over[part] += count
+        return int(over.max())
+
+
+@dataclass(frozen=True)
+class Budget:
+    """A run's releases, its noise, and the epsilon that they mean to each observer."""
+
+    settings: Settings
+    schedules: tuple[Schedule, ...]  # one for each seed, cut where stop_at_eps ends them
+    holders: Holders
+
+    @staticmethod
+    def of(settings: Settings, drawn: Sequence[Schedule], holders: Holders | None = None) -> Budget:
+        whole = Budget(settings, tuple(drawn), holders or Holders.foreseen(settings))
+        return whole if settings.stop_at_eps is None or not settings.private else whole._stopped(settings.stop_at_eps)
+
+    @cached_property
+    def planned(self) -> Releases | RecordReleases:
+        """What the worst seed releases."""
+        return self._record_releases() if self.settings.privacy.unit == "record" else self._releases()
+
+    @cached_property
+    def companions(self) -> tuple[Companion, ...]:
+        """The further sums that go out with every round's messages, and their noise."""
+        return _companions(self.settings)
 
     @property
     def observer(self) -> Observer:
@@ -63,54 +126,94 @@ class Budget:
 
     @cached_property
     def noise_multiplier(self) -> float:
-        """Standard deviation / sensitivity: of each message under local trust, of the cohort's sum else. 0: no privacy."""
+        """Standard deviation / sensitivity: of each message under local trust, of the cohort's sum else, of a lot's sum at record level.
+
+        PrivUnit: 1 / the pure eps of one message. 0: no privacy.
+        """
         settings, privacy = self.settings, self.settings.privacy
         if not settings.private:
             return 0.0
-        if view(self.planned, self.observer) is None:
-            raise ConfigError(
-                f"privacy.observer={self.observer}: under privacy.trust={privacy.trust} that observer is trusted and sees everything; "
-                "expected third_party (or privacy=secagg)"
-            )
+        self.check()
         if privacy.calibration == "fixed":
+            if privacy.mechanism == "privunit":
+                return 1 / _privunit((privacy.eps0, privacy.eps1, privacy.eps2), dimension(settings)).release_eps
             assert privacy.noise_multiplier is not None
             return privacy.noise_multiplier
         if privacy.calibration == "formula":
             assert privacy.v is not None
-            std = calibration.formula_noise(privacy.v, privacy.clip, self.observed, settings.eps, settings.delta, self.rate)
-            return std / privacy.sensitivity
+            std = calibration.formula_noise(privacy.v, 1.0, self.observed, settings.eps, settings.delta, self.rate)
+            return std / privacy.ratio
         return calibration.calibrate(self.planned, self.observer, settings.eps, settings.delta, privacy.accountant)
 
+    def check(self) -> None:
+        """Refuse an observer that nothing bounds, and an accountant that is not valid for what it sees."""
+        if not self.settings.private:
+            return
+        seen = view(self.planned, self.observer)
+        if seen is None:
+            raise ConfigError(
+                f"privacy.observer={self.observer}: under privacy.trust={self.settings.privacy.trust} that observer is trusted and sees "
+                "everything; expected third_party (or privacy=secagg)"
+            )
+        accounting.candidates(seen, self.settings.privacy.accountant)
+
     @property
-    def noise_std(self) -> float:
-        return self.noise_multiplier * self.settings.privacy.sensitivity
+    def noise_std(self) -> float | None:
+        """Of the noise that `noise_multiplier` speaks of; None where C changes or PrivUnit takes the noise's place."""
+        sensitivity = self.settings.privacy.sensitivity
+        return None if sensitivity is None or self.privunit is not None else self.noise_multiplier * sensitivity
+
+    @property
+    def noise_ratio(self) -> float:
+        """Standard deviation / C."""
+        return 0.0 if self.settings.privacy.mechanism == "privunit" else self.noise_multiplier * self.settings.privacy.ratio
+
+    @cached_property
+    def privunit(self) -> PrivUnit | None:
+        """For C = 1."""
+        privacy = self.settings.privacy
+        if privacy.mechanism != "privunit" or not self.settings.private or privacy.unit != "client":
+            return None
+        count = dimension(self.settings)
+        epsilons = (privacy.eps0, privacy.eps1, privacy.eps2)
+        if privacy.calibration != "fixed":
+            epsilons = (_as_config_error(lambda: equal_split(1 / self.noise_multiplier, count)),) * 3
+        made = _privunit(epsilons, count)
+        if uses_norms(self.settings.algo) and not self.settings.algo["naive"]:
+            _as_config_error(made.check_norms_recoverable)
+        return made
 
     @property
     def observed(self) -> int:
         """Releases that the bounded observer sees of the worst client: all rounds where sampling is to amplify, else its own."""
-        return self.planned.rounds if self.rate < 1 else self.planned.worst
+        return self.rounds if self.rate < 1 else self.planned.worst
+
+    @property
+    def rounds(self) -> int:
+        """Of the longest seed."""
+        return max(s.rounds for s in self.schedules)
 
     @property
     def rate(self) -> float:
         """Sampling rate of clients where it amplifies towards the bounded observer, else 1."""
-        amplified = any(c.mechanism != "gaussian" for c in view(self.planned, self.observer) or ())
-        return self.planned.cohort / self.planned.clients if amplified else 1.0
+        amplified = any(c.mechanism in ("fixed", "poisson") for c in view(self.planned, self.observer) or ())
+        return self.schedules[0].share if amplified and self.settings.privacy.unit == "client" else 1.0
 
     @property
-    def client_noise_std(self) -> float:
-        """Of the noise that one client adds (its share under secagg; what its share would be under central)."""
-        return self.noise_std if self.settings.privacy.trust == "local" else self.noise_std / math.sqrt(self.planned.cohort)
+    def client_noise_ratio(self) -> float:
+        """Standard deviation / C of the noise that one client adds (its share under secagg; what its share would be under central)."""
+        return self.noise_ratio if self.settings.privacy.trust == "local" else self.noise_ratio / math.sqrt(self.settings.sampled_clients)
 
     def spent(self, ledger: Ledger) -> float:
         """eps towards the bounded observer of what the ledger holds."""
         if not self.settings.private or self.noise_multiplier == 0:
             return math.inf if ledger.rounds or not self.settings.private else 0.0
-        return self._eps(ledger.so_far(self.planned), self.observer, self.settings.privacy.accountant)
+        return self._eps(self.planned.after(ledger.rounds, self.holders.exposure(ledger.taken)), self.observer)
 
     @cached_property
     def eps(self) -> float:
         """Of the whole run, towards the bounded observer."""
-        return self._eps(self.planned, self.observer, self.settings.privacy.accountant)
+        return self._eps(self.planned, self.observer)
 
     @property
     def accountant(self) -> str:
@@ -122,55 +225,172 @@ class Budget:
 
     def views(self) -> dict[str, float]:
         """Observer -> eps of the whole run by the tightest valid accountant; inf where the observer is trusted."""
-        return {observer: self._view(observer) for observer in OBSERVERS}
+        return {observer: min([math.inf, *self._by_accountant(observer).values()]) for observer in OBSERVERS}
 
-    def accountants(self) -> dict[str, float]:
-        """Accountant -> eps towards the bounded observer, for every valid one."""
-        if not self.settings.private:
-            return {}
-        found = view(self.planned, self.observer)
-        assert found is not None
-        names = [name for name in ("exact", "pld", "rdp") if any(name in accounting.accountants_for(c) for c in found)]
-        return {name: self._eps(self.planned, self.observer, name) for name in names}
+    def accountants(self, observer: Observer | None = None) -> dict[str, float]:
+        """Accountant -> eps towards an observer (by default the bounded one): every valid one, and the paper's where it is asked."""
+        observer = observer or self.observer
+        found = self._by_accountant(observer)
+        if self.settings.privacy.accountant == "paper" and observer == self.observer and self.settings.private:
+            found["paper"] = self.eps
+        return found
 
     def max_rounds(self) -> int | None:
-        """The most rounds that eps allows at this noise (of at most LONGEST where cohorts are drawn); None without privacy."""
-        if not self.settings.private:
+        """The most rounds that eps allows at this noise (of at most LONGEST where cohorts are drawn); None without privacy, and at
+        record level where coins draw the local steps."""
+        settings = self.settings
+        if not settings.private or (settings.privacy.unit == "record" and settings.algo.get("coins")):
             return None
-        prefixes = [Prefixes(s) for s in drawn_schedules(self.settings)]
+        prefixes = [Prefixes(s, self.holders.exposure) for s in self.schedules]
 
         def seen(rounds: int) -> View:
-            worst, smallest = max(p.worst(rounds) for p in prefixes), min(p.smallest_cohort(rounds) for p in prefixes)
-            found = view(replace(self.planned, rounds=rounds, worst=worst, smallest_cohort=smallest), self.observer)
+            worst = max(p.worst(rounds) for p in prefixes)
+            planned = self.planned
+            if isinstance(planned, RecordReleases):
+                k = settings.local_steps
+                planned = replace(planned, rounds=((k, rounds),), worst=worst * k)
+            else:
+                planned = replace(planned, rounds=rounds, worst=worst, smallest_cohort=min(p.smallest_cohort(rounds) for p in prefixes))
+            found = view(planned, self.observer)
             assert found is not None
             return found
 
-        limit = 10**7 if self.planned.sampling == "full" else LONGEST
-        accountant = self.settings.privacy.accountant
-        return calibration.max_rounds(self.settings.eps, self.settings.delta, self.noise_multiplier, seen, accountant, limit)
+        limit = 10**7 if settings.sampling == "full" else LONGEST
+        return calibration.max_rounds(settings.eps, settings.delta, self.noise_multiplier, seen, settings.privacy.accountant, limit)
 
-    def _view(self, observer: Observer) -> float:
+    def first(self, rounds: int) -> Budget:
+        """The same noise, every seed ending after so many rounds."""
+        return _Cut(self.settings, tuple(s.first(rounds) for s in self.schedules), self.holders, whole=self)
+
+    def _stopped(self, eps: float) -> Budget:
+        """Cut before the release that would exceed eps."""
+        low, high = 0, self.rounds
+        while low < high:
+            middle = (low + high + 1) // 2
+            low, high = (middle, high) if self.first(middle).eps <= eps else (low, middle - 1)
+        if low == 0:
+            raise ConfigError(f"stop_at_eps={eps:g}: the first round alone spends {self.first(1).eps:.4g}; raise it, or raise the noise")
+        return self.first(low)
+
+    def _releases(self) -> Releases:
+        """Messages show one by one where clients remember their noise, and where the server's step looks at each one's norm."""
+        settings, privacy, drawn = self.settings, self.settings.privacy, self.schedules
+        memory = remembers(settings.algo)
+        single = (memory and privacy.remembered == "own_message") or (uses_norms(settings.algo) and privacy.trust == "local")
+        return Releases(
+            rounds=self.rounds,
+            clients=settings.clients,
+            cohort=settings.sampled_clients,
+            sampling=settings.sampling,
+            trust=privacy.trust,
+            neighbours=privacy.neighbours,
+            worst=max(self.holders.exposure(s.participation) for s in drawn),
+            smallest_cohort=min(s.smallest_cohort for s in drawn),
+            sums_only=not single,
+            memoryless=not memory,
+            companions=self.companions,
+            colluding=privacy.colluding,
+            mechanism="pure" if privacy.mechanism == "privunit" else "gaussian",
+        )
+
+    def _record_releases(self) -> RecordReleases:
+        settings, drawn = self.settings, self.schedules
+        sample, population = settings.batch_size or 1, self.holders.smallest or 1
+        lots = "full" if settings.lots == "fixed" and sample >= population else settings.lots
+        rate = {"full": 1.0, "fixed": sample / population, "poisson": settings.sample_rate or 1.0}[lots]
+        longest = max(drawn, key=lambda s: s.rounds)
+        alike = len({s.steps for s in drawn}) == 1  # else (coins) no one law over cohorts covers all seeds, and the drawn ones count
+        return RecordReleases(
+            rounds=tuple((steps, len(list(run))) for steps, run in groupby(longest.steps)),
+            share=drawn[0].share if alike else 1.0,
+            worst=max(self.holders.exposure(s.gradients) for s in drawn),
+            lots=lots,
+            population=population if lots == "fixed" else 0,
+            sample=sample if lots == "fixed" else 0,
+            rate=rate,
+            neighbours=settings.privacy.neighbours,
+            cohort=settings.sampled_clients,
+            overlapping=self.holders.clients_of is not None,
+        )
+
+    def _by_accountant(self, observer: Observer) -> dict[str, float]:
+        """Empty where the observer is trusted or where no valid bound is known."""
+        if not self.settings.private:
+            return {}
         try:
-            trusted = view(self.planned, observer) is None
+            found = view(self.planned, observer) or ()
         except PrivacyError:
-            return math.inf  # no valid bound is known for this observer
-        return math.inf if trusted or not self.settings.private else self._best(self.planned, observer)[1]
+            return {}
+        names = [n for n in accounting.ACCOUNTANTS if any(n in accounting.accountants_for(c) for c in found)]
+        return {n: accounting.epsilon(found, self.noise_multiplier, self.settings.delta, n) for n in names}
 
-    def _best(self, releases: Releases, observer: Observer) -> tuple[str, float]:
-        composition = view(releases, observer)
+    def _best(self, planned: Releases | RecordReleases, observer: Observer) -> tuple[str, float]:
+        composition = view(planned, observer)
         assert composition is not None
         return accounting.best(composition, self.noise_multiplier, self.settings.delta)
 
-    def _eps(self, releases: Releases, observer: Observer, accountant: str) -> float:
+    def _eps(self, planned: Releases | RecordReleases, observer: Observer) -> float:
         if not self.settings.private:
             return math.inf
-        composition = view(releases, observer)
+        composition = view(planned, observer)
         assert composition is not None
-        return accounting.epsilon(composition, self.noise_multiplier, self.settings.delta, accountant)
+        return accounting.epsilon(composition, self.noise_multiplier, self.settings.delta, self.settings.privacy.accountant)
 
 
-def _releases(settings: Settings, drawn: Sequence[Schedule]) -> Releases:
-    """What the worst seed releases; messages show one by one where clients remember their noise."""
-    memory = target(settings.algo).remembers
-    sums_only = not (memory and settings.privacy.remembered == "own_message")
-    return schedules.releases(drawn, settings.privacy.trust, settings.privacy.neighbours, sums_only, memoryless=not memory)
+@dataclass(frozen=True)
+class _Cut(Budget):
+    """A budget that ends early: its noise is that of the whole."""
+
+    whole: Budget
+
+    @cached_property
+    def noise_multiplier(self) -> float:
+        return self.whole.noise_multiplier
+
+
+def _privunit(epsilons: Sequence[float | None], count: int) -> PrivUnit:
+    """For C = 1."""
+    eps0, eps1, eps2 = epsilons
+    assert eps0 is not None
+    assert eps1 is not None
+    assert eps2 is not None
+    return _as_config_error(lambda: PrivUnit(eps0, eps1, eps2, 1.0, count))
+
+
+def _as_config_error(call: Callable[[], T]) -> T:
+    """PrivUnit's own refusals (dimension, epsilons) are settings that cannot be."""
+    try:
+        return call()
+    except ValueError as error:
+        raise ConfigError(f"privacy.mechanism=privunit: {error}") from None
+
+
+def _companions(settings: Settings) -> tuple[Companion, ...]:
+    privacy = settings.privacy
+    if not settings.private or privacy.unit == "record":
+        return ()
+    found = []
+    if uses_norms(settings.algo) and privacy.trust != "local":
+        if privacy.norm_noise is not None:
+            found.append(Companion("norms", "times", privacy.norm_noise))
+        else:  # `fedexp`: sigma_xi = d sigma^2 / M, for a mean whose terms differ by at most C^2
+            found.append(Companion("norms", "squared", dimension(settings) * privacy.ratio**2 / settings.sampled_clients))
+    if privacy.quantile is not None:
+        found.append(Companion("bits", "times", privacy.quantile_noise))
+    return tuple(found)
+
+
+def dimension(settings: Settings) -> int:
+    """Parameters of the model, before any data loads. Torch is imported for networks only."""
+    model, shape, classes = settings.model, settings.dataset["shape"], settings.dataset["classes"]
+    if shape is None or classes is None:
+        raise ConfigError(
+            f"dataset.shape=null: the noise depends on the number of parameters, which dataset={settings.dataset['name']} does not "
+            "tell before it loads; say dataset.shape=[N] and dataset.classes=K"
+        )
+    if model["name"] in ("logreg", "linreg"):
+        bias = model["bias"] if model["bias"] is not None else classes > 2
+        return int((1 if classes <= 2 else classes) * (math.prod(shape) + bias))
+    from dpfl_bench import build
+
+    return build.problem(settings, shape, classes).dimension

@@ -42,8 +42,10 @@ def result(job: Job, folder: RunFolder, seconds: float, diverged: dict[str, int]
         "neighbours": privacy.neighbours,
         "calibration": privacy.calibration if private else None,
         "accountant": job.budget.accountant if private else None,
-        "noise_multiplier": job.budget.noise_multiplier,
+        "noise_multiplier": None if job.budget.privunit else job.budget.noise_multiplier,
         "noise_std": job.budget.noise_std,
+        "mechanism": privacy.mechanism if private else None,
+        "fully_accounted": not _leaks(job) if private else None,
         "bound": privacy.bound if private or privacy.bound_without_noise else None,
         "clip": privacy.clip if private or privacy.bound_without_noise else None,
         "rounds": max(s.rounds for s in job.schedules),
@@ -52,7 +54,10 @@ def result(job: Job, folder: RunFolder, seconds: float, diverged: dict[str, int]
         "clients": settings.clients,
         "sampled_clients": settings.sampled_clients,
         "parameters": job.problem.dimension,
-        "memory": privacy.remembered if private and job.algorithm.remembers else None,
+        "memory": privacy.remembered if private and job.algorithm.remembers and privacy.unit == "client" else None,
+        "colluding": privacy.colluding if private else None,
+        "stop_at_eps": settings.stop_at_eps,
+        "average_last": settings.average_last,
         "lr": settings.lr,
         "seeds": list(settings.seeds),
         "metric": "accuracy" if job.problem.classes else "r2",
@@ -107,24 +112,11 @@ def privacy(job: Job) -> dict[str, Any]:
             "accountants": {},
             "not_accounted": ["everything: eps=inf"],
         }
-    planned = budget.planned
-    release = {
-        "kind": "update",
-        "of": "each client's message" if planned.trust == "local" else "the cohort's sum",
-        "rounds": planned.rounds,
-        "times_of_worst_client": planned.worst,
-        "bound": settings.privacy.bound,
-        "clip": settings.privacy.clip,
-        "sensitivity": settings.privacy.sensitivity,
-        "noise_std": budget.noise_std,
-        "noise_multiplier": budget.noise_multiplier,
-        "sampling": {"scheme": planned.sampling, "cohort": planned.cohort, "clients": planned.clients},
-    }
     return {
         "private": True,
         "unit": settings.privacy.unit,
-        "neighbours": planned.neighbours,
-        "trust": planned.trust,
+        "neighbours": settings.privacy.neighbours,
+        "trust": settings.privacy.trust,
         "observer": budget.observer,
         "mechanism": settings.privacy.mechanism,
         "calibration": settings.privacy.calibration,
@@ -134,10 +126,49 @@ def privacy(job: Job) -> dict[str, Any]:
         "accountant": budget.accountant,
         "accountants": budget.accountants(),
         "views": budget.views(),
-        "releases": [release],
+        "releases": _releases(job),
         "assumes": _assumptions(job),
+        "fully_accounted": not _leaks(job),
         "not_accounted": _not_accounted(job),
     }
+
+
+def _releases(job: Job) -> list[dict[str, Any]]:
+    """Every kind of release, how often, with which noise."""
+    settings, budget, privacy = job.settings, job.budget, job.settings.privacy
+    record, privunit = privacy.unit == "record", budget.privunit
+    of = "each client's message" if privacy.trust == "local" else "the cohort's sum"
+    main: dict[str, Any] = {
+        "kind": "gradient" if record else "update",
+        "of": "each client's lot" if record else of,
+        "rounds": budget.rounds,
+        "times_of_worst_record" if record else "times_of_worst_client": budget.planned.worst,
+        "bound": privacy.bound,
+        "clip": privacy.clip,
+        "sensitivity": privacy.sensitivity,
+        "noise_std": budget.noise_std,
+        "noise_multiplier": None if privunit else budget.noise_multiplier,
+        "pure_eps": privunit.release_eps if privunit else None,
+        "epsilons": [privunit.eps0, privunit.eps1, privunit.eps2] if privunit else None,
+        "sampling": {"scheme": settings.sampling, "cohort": settings.sampled_clients, "clients": settings.clients},
+        "lots": _lots(job) if record else None,
+    }
+    further: list[dict[str, Any]] = [
+        {
+            "kind": {"norms": "sum of squared norms", "bits": "number of norms below C"}[companion.name],
+            "of": of,
+            "rounds": budget.rounds,
+            "noise_multiplier": companion.noise_multiplier(budget.noise_multiplier),
+        }
+        for companion in budget.companions
+    ]
+    return [{k: v for k, v in release.items() if v is not None} for release in [main, *further]]
+
+
+def _lots(job: Job) -> dict[str, Any]:
+    settings = job.settings
+    size = {"batch_size": settings.batch_size} if settings.lots == "fixed" else {"sample_rate": settings.sample_rate or 1.0}
+    return {"scheme": settings.lots, **size, "smallest_client": int(job.data.federation.sizes.min())}
 
 
 _REMEMBERED = {
@@ -151,24 +182,48 @@ _REMEMBERED = {
 def _assumptions(job: Job) -> list[str]:
     said = {
         "local": "nothing about the server: each message is noised before it leaves its client",
-        "secagg": "secure aggregation reveals only sums, all sampled clients deliver, none colludes",
+        "secagg": f"secure aggregation reveals only sums, all sampled clients deliver, {_colluding(job)} with the server",
         "central": "the server is trusted and only models leave it",
     }
+    if job.settings.privacy.unit == "record":
+        said["local"] = "nothing about the server: each gradient is noised at its client, and all that follows is made of noised gradients"
+        said["secagg"] = f"{said['local']}; that only sums are revealed is credited nothing"
     listed = [said[job.settings.privacy.trust]]
-    if job.algorithm.remembers:
+    if job.algorithm.remembers and job.settings.privacy.unit == "client":
         listed.append(_REMEMBERED[job.settings.privacy.remembered, job.settings.privacy.trust == "secagg"])
     if job.settings.privacy.neighbours == "add_remove_one":
-        listed.append("an absent client sends nothing while the cohort's public size, divisor and noise stay as they are (zero-out)")
+        who = "record counts for nothing" if job.settings.privacy.unit == "record" else "client sends nothing"
+        listed.append(f"an absent {who} while public sizes, divisors and noise stay as they are (zero-out)")
+    if job.settings.partition["name"] == "overlap":
+        listed.append("a record is counted over all clients that hold it" if job.settings.privacy.unit == "record" else _OVERLAP)
     return listed
 
 
+_OVERLAP = "clients overlap: the unit is a client's copy of its records, and a record that others hold too is in their messages as well"
+
+
+def _colluding(job: Job) -> str:
+    count = job.settings.privacy.colluding
+    return f"{count} of a cohort collude" if count else "none colludes"
+
+
+def _leaks(job: Job) -> list[str]:
+    """What goes into the training itself outside every accountant: such a run is not fully accounted."""
+    leaks = list(job.settings.privacy.leaks)
+    if job.settings.model.get("init") == "near_optimum":
+        leaks.append("the initial model, which is made of the exact optimum of the private data")
+    return leaks
+
+
 def _not_accounted(job: Job) -> list[str]:
-    leaks = ["metrics.csv: losses, errors, update norms and clipped fractions are computed without noise, for simulation only"]
+    leaks = _leaks(job)
+    if job.budget.accountant == "paper":
+        valid = min(job.budget.views().values())
+        leaks.append(f"accountant=paper is dpscaffold's own and no guarantee: the valid eps towards a third party is {valid:.6g}")
+    leaks.append("metrics.csv: losses, errors, update norms and clipped fractions are computed without noise, for simulation only")
     leaks.append("hyper-parameters that were tuned by looking at results of private data")
     leaks.append("the seed: the noise follows from it, so whoever has both it and the model can subtract the noise")
     leaks.append("other runs and repeats on the same data: each eps is of one seed of this run alone")
-    if job.settings.model.get("init") == "near_optimum":
-        leaks.append("the initial model, which is made of the exact optimum of the private data")
     if job.settings.dataset.get("standardise"):
         leaks.append("the mean and deviation that standardise the features")
     return leaks
@@ -181,13 +236,21 @@ def status(state: str, **more: Any) -> dict[str, Any]:
 
 def summary(result: dict[str, Any]) -> str:
     """One line for a person."""
-    budget = "no privacy" if result["eps"] == math.inf else f"eps {result['eps']:.4g} (noise multiplier {result['noise_multiplier']:.4g})"
+    budget = "no privacy" if result["eps"] == math.inf else f"eps {result['eps']:.4g} ({_noise(result)})"
     where = f"{result['algo']} on {result['dataset']}: {result['rounds']} rounds of {result['local_steps']} local steps, {budget}"
     if result["status"] == "diverged":
         return f"{where}: diverged in round {result['diverged']['round']} (seed {result['diverged']['seed']}); lower lr"
     spread = f" ± {result['test_error_std']:.4f} over {len(result['seeds'])} seeds" if len(result["seeds"]) > 1 else ""
     subset = f"; {result['data']['subset']}" if result["data"]["subset"] else ""
     return f"{where}: test error {result['test_error_mean']:.4f}{spread}{subset}"
+
+
+def _noise(result: dict[str, Any]) -> str:
+    z = result["noise_multiplier"]
+    said = result["mechanism"] if z is None else f"noise multiplier {z:.4g}"
+    if result["accountant"] == "paper":
+        said += "; by the paper's own accountant, no guarantee"
+    return said if result["fully_accounted"] else f"{said}; not fully accounted"
 
 
 def mean_error(result: dict[str, Any]) -> float:

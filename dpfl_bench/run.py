@@ -133,7 +133,7 @@ class _Runner:
                 self._save(state, schedule, done)
             if self.stop.number is not None:
                 raise Interrupted(self.stop.number)
-        self.finals[schedule.seed] = state.server.x.cpu()
+        self.finals[schedule.seed] = state.output.cpu()
 
     def _due(self, done: int) -> bool:
         return done % self.job.settings.checkpoint_every == 0 or time.monotonic() - self.saved > CHECKPOINT_SECONDS

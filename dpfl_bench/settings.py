@@ -17,29 +17,53 @@ class ConfigError(ValueError):
 @dataclass(frozen=True)
 class Privacy:
     name: str
-    unit: Literal["client"]
+    unit: Literal["client", "record"]
     neighbours: Literal["replace_one", "add_remove_one"]
     trust: Literal["local", "secagg", "central"]
     observer: Literal["server", "third_party"] | None
     bound: Literal["clip", "normalise"]
-    clip: float
+    clip: float | Literal["median"]
+    quantile: float | None
+    quantile_lr: float
+    quantile_noise: float
     bound_without_noise: bool
     memory: Literal["own_message", "own_update"] | None
-    mechanism: Literal["gaussian"]
+    colluding: int
+    mechanism: Literal["gaussian", "privunit"]
+    eps0: float | None
+    eps1: float | None
+    eps2: float | None
+    norm_noise: float | None
     calibration: Literal["exact", "formula", "fixed"]
     v: float | None
     noise_multiplier: float | None
-    accountant: Literal["auto", "exact", "pld", "rdp"]
+    accountant: Literal["auto", "exact", "pld", "rdp", "basic", "paper"]
 
     @property
-    def sensitivity(self) -> float:
-        """How far one client moves the sum: 2C if it is replaced, C if it falls silent."""
-        return self.clip * (2 if self.neighbours == "replace_one" else 1)
+    def ratio(self) -> int:
+        """Sensitivity / C of a sum of bounded terms: 2 if one is replaced, 1 if it falls silent."""
+        return 2 if self.neighbours == "replace_one" else 1
+
+    @property
+    def fixed_clip(self) -> float | None:
+        """C where it stays what it was; None where it follows the norms."""
+        return None if self.quantile is not None or isinstance(self.clip, str) else self.clip
+
+    @property
+    def sensitivity(self) -> float | None:
+        """How far one client moves the cohort's sum, or one record its lot's."""
+        return None if self.fixed_clip is None else self.fixed_clip * self.ratio
 
     @property
     def remembered(self) -> str:
         """What a client with control variates remembers of a round: its message with the noise in it, or its update without."""
-        return self.memory or ("own_message" if self.trust == "local" else "own_update")
+        return self.memory or ("own_message" if self.trust == "local" or self.unit == "record" else "own_update")
+
+    @property
+    def leaks(self) -> list[str]:
+        """What of the private data goes into a release outside every accountant."""
+        where = "each lot's gradients" if self.unit == "record" else "each cohort's updates"
+        return [f"privacy.clip=median: C is the median of the norms of {where}, without noise"] if self.clip == "median" else []
 
     @property
     def bounded_observer(self) -> Literal["server", "third_party"]:
@@ -63,6 +87,7 @@ class Settings:
 
     eps: float
     delta: float
+    stop_at_eps: float | None
     rounds: int
     local_steps: int
     total_steps: int
@@ -78,6 +103,7 @@ class Settings:
     weight_decay: float
     server_lr: float
     server_momentum: float
+    average_last: int
     seed: int
     repeats: int
     device: str
@@ -104,6 +130,18 @@ class Settings:
         return "full" if self.sampled_clients == self.clients else self.client_sampling
 
     @property
+    def lots(self) -> Literal["full", "fixed", "poisson"]:
+        """How a local step draws its records: full | fixed (batch_size of them) | poisson (each at sample_rate)."""
+        if self.sample_rate is not None:
+            return "poisson" if self.sample_rate < 1 else "full"
+        return "full" if self.batch_size is None else "fixed"
+
+    @property
+    def smallest_client(self) -> int | None:
+        """Training records of the smallest client, as far as the files know; None else."""
+        return smallest_client(self.records, self.dataset["records"], self.partition, self.clients)
+
+    @property
     def seeds(self) -> range:
         return range(self.seed, self.seed + self.repeats)
 
@@ -116,6 +154,13 @@ class Settings:
             told["privacy"] = told["delta"] = None
         text = json.dumps([RESULTS_VERSION, told], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:10]
+
+
+def smallest_client(told: int | None, known: int | None, partition: dict[str, Any], clients: int) -> int | None:
+    """Training records of the smallest client: what the user told, else of the data set's known ones; None where nobody knows."""
+    if told is not None or known is None:
+        return told
+    return int(known * partition["percent"] / 100) if partition["name"] == "overlap" else known // clients
 
 
 # Changes of these move no number (beyond float rounding): where and how a run works, what only `plan` reads

@@ -23,16 +23,16 @@ class Diverged(ArithmeticError):
 
 
 def rounds(cohort: Cohort, schedule: Schedule, state: State, done: int) -> Iterator[tuple[int, State, Diagnostics]]:
-    """Play the rounds after the first `done`: yields (rounds done, state, diagnostics). At the end the ledger is checked."""
-    allowed = schedule.participation()
+    """Play the rounds after the first `done`: yields (rounds done, state, diagnostics). After each the ledger must be the plan's."""
+    planned = cohort.releases(schedule.first(done))
     for index in range(done, schedule.rounds):
-        state, diagnostics = cohort.play(state, schedule.round(index))
-        state.ledger.check(allowed, schedule.rounds)
+        round = schedule.round(index)
+        state, diagnostics = cohort.play(state, round)
+        planned[round.cohort] += cohort.releases_of(round)
+        state.ledger.verify(planned, index + 1 if cohort.private else 0, cohort.door.sums)
         if not torch.isfinite(state.server.x).all():
             raise Diverged(index + 1)
         yield index + 1, state, diagnostics
-    if cohort.door.private:
-        state.ledger.settle(allowed, schedule.rounds)
 
 
 @dataclass(frozen=True)
@@ -46,6 +46,9 @@ class Checkpoint:
     memory: torch.Tensor | None
     taken: torch.Tensor  # the ledger's participation counts
     released: int
+    sums: dict[str, int]
+    clip: float
+    earlier: torch.Tensor
     metrics_bytes: int  # how long metrics.csv and timing.csv were
     timing_bytes: int
     seconds: float
@@ -59,6 +62,9 @@ class Checkpoint:
             memory=state.memory,
             taken=torch.from_numpy(state.ledger.taken),
             released=state.ledger.rounds,
+            sums=dict(state.ledger.sums),
+            clip=state.clip,
+            earlier=state.earlier,
             **where,  # type: ignore[arg-type]  # the caller's keywords are the remaining fields
         )
 
@@ -66,12 +72,14 @@ class Checkpoint:
         """The state again, on the device that this run uses."""
         like = self.server[0].new_empty(0).to(cohort.federation.record_weights.device, self.server[0].dtype)
         kind = type(cohort.algorithm.start(like))
-        ledger = Ledger(cohort.federation.clients, self.released, self.taken.numpy().copy())
+        ledger = Ledger(cohort.federation.clients, self.released, self.taken.numpy().copy(), dict(self.sums))
         return State(
             kind(*(t.to(like) for t in self.server)),
             None if self.velocity is None else self.velocity.to(like),
             None if self.memory is None else self.memory.to(like),
             ledger,
+            self.clip,
+            self.earlier.to(like),
         )
 
     def save(self, path: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,7 +17,8 @@ from dpfl_bench.data.records import Records
 from dpfl_bench.federation.partition import Parts
 from dpfl_bench.federation.sampling import LotRule
 from dpfl_bench.privacy import mechanisms
-from dpfl_bench.settings import Settings
+from dpfl_bench.privacy.privunit import PrivUnit
+from dpfl_bench.settings import Privacy, Settings
 
 SIZES = (3, 17, 8, 30, 5, 12, 4, 9)  # records of each client: unequal on purpose
 FEATURES, CLASSES = 6, 4
@@ -46,11 +49,56 @@ class Twin:
     p: float
     x0: np.ndarray
 
-    def reference(self, name: str) -> tuple[list[np.ndarray], np.ndarray | None]:
-        """Iterates, and shifts where there are some."""
+    norm_noise: Callable[[int], float] | None = None
+
+    @property
+    def settings(self) -> Settings:
+        return self.played.job.settings
+
+    def reference(self) -> tuple[list[np.ndarray], np.ndarray | None]:
+        """Iterates, and shifts or controls where there are some."""
+        name = self.settings.algo["name"].removeprefix("dp_").removesuffix("_warm").replace("pfl", "fedavg")
+        arguments = (self.clients, self.x0, self.setting)
         if name == "scaffnew":
-            return ref.scaffnew(self.clients, self.x0, self.setting, self.p)
-        return getattr(ref, name)(self.clients, self.x0, self.setting), None
+            return ref.scaffnew(*arguments, self.p)
+        if name == "scaffold":
+            return ref.scaffold(*arguments, **self._controls())[:2]
+        if name.startswith("fedexp"):
+            return ref.fedexp(*arguments, **self._step())[0], None
+        return getattr(ref, name)(*arguments), None
+
+    def steps(self) -> list[float]:
+        """FedEXP's."""
+        found: list[float] = ref.fedexp(self.clients, self.x0, self.setting, **self._step())[1]
+        return found
+
+    def _controls(self) -> dict[str, Any]:
+        node = self.settings.algo.get("work", self.settings.algo)
+        warm = node["warm_rounds"]
+        if warm is None:
+            warm = (
+                1
+                if self.settings.sampled_clients == len(self.clients)
+                else math.ceil(4 * len(self.clients) / self.settings.sampled_clients)
+            )
+        return {"memory": self.settings.privacy.remembered, "warm_rounds": warm}
+
+    def _step(self) -> dict[str, Any]:
+        """Which of the four forms, written down here a second time."""
+        privacy, algo = self.settings.privacy, self.settings.algo
+        made: dict[str, Any] = {"inner": "scaffold", **self._controls()} if "scaffold" in algo["name"] else {}
+        closed = self.settings.private and privacy.unit == "client"
+        if algo["naive"]:
+            return {"kind": "naive", **made}
+        if not closed:
+            return {"kind": "plain", **made}
+        if privacy.mechanism == "privunit":
+            m = PrivUnit(privacy.eps0, privacy.eps1, privacy.eps2, 1.0, len(self.x0)).m
+            return {"kind": "privunit", "constants": ref.norm_constants(privacy.eps2, privacy.clip, m), **made}
+        if privacy.trust == "local":
+            scale = 1.0 if self.setting.adaptive else privacy.clip
+            return {"kind": "debiased", "sigma": 0.02 * _ratio(privacy) * scale, **made}
+        return {"kind": "central", "norm_noise": self.norm_noise, **made}
 
     def with_(self, **changes: Any) -> Twin:
         return replace(self, setting=replace(self.setting, **changes))
@@ -58,17 +106,23 @@ class Twin:
 
 def twin(monkeypatch: pytest.MonkeyPatch, kind: str, dtype: str, *overrides: str) -> Twin:
     """Both sides of the run that these overrides describe."""
-    settings = replace(settings_of(*ALWAYS, f"model={KINDS[kind][0]}", "model.l2=0.05", *overrides), dtype=dtype)
+    shape = (f"dataset.shape=[{FEATURES}]", f"dataset.classes={KINDS[kind][1]}")
+    settings = replace(settings_of(*ALWAYS, f"model={KINDS[kind][0]}", "model.l2=0.05", *shape, *overrides), dtype=dtype)
     data, parts = records(kind)
     bias = kind == "softmax" if settings.model["bias"] is None else bool(settings.model["bias"])
     x0 = 0.3 * np.random.default_rng(8).normal(size=ref.parameters(kind, FEATURES, CLASSES, bias))
     x0 = x0.astype(np.float32).astype(np.float64)  # both formats start from the same point
     played = cohort_on(settings, data, parts, x0)
     schedule = played.schedule
-    noise = np.random.default_rng(9).normal(size=(schedule.rounds, settings.clients + 1, x0.size))  # [:, -1]: the server's
-    _inject(monkeypatch, noise)
+    draw = np.random.default_rng(9)
+    noise = draw.normal(size=(schedule.rounds, settings.clients + 1, x0.size))  # [:, -1]: the server's
+    of_records = draw.normal(size=(schedule.rounds, settings.clients, max(schedule.steps), x0.size))
+    scalars = {what: draw.normal(size=schedule.rounds) for what in ("norm-noise", "bit-noise")}
+    _inject(monkeypatch, noise, of_records, scalars)
     rounds = [schedule.round(k) for k in range(schedule.rounds)]
-    bounded = settings.private or settings.privacy.bound_without_noise
+    privacy, sizes = settings.privacy, [len(part) for part in parts]
+    bounded = (settings.private or privacy.bound_without_noise) and privacy.unit == "client"
+    adaptive = privacy.quantile is not None
     setting = ref.Setting(
         kind=kind,
         lr=[settings.lr * settings.lr_decay**k for k in range(len(rounds))],
@@ -79,27 +133,48 @@ def twin(monkeypatch: pytest.MonkeyPatch, kind: str, dtype: str, *overrides: str
         bias=bias,
         l2=0.05,
         weight_decay=settings.weight_decay,
-        bound=settings.privacy.bound if bounded else None,
-        clip=settings.privacy.clip if bounded else None,
+        bound=privacy.bound if bounded else None,
+        clip=privacy.clip if bounded and privacy.clip != "median" else None,
+        clip_median=bounded and privacy.clip == "median",
+        quantile=privacy.quantile if bounded else None,
+        quantile_lr=privacy.quantile_lr if bounded and adaptive else None,
+        bit_noise=_bit_noise(settings, scalars["bit-noise"], [r.cohort for r in rounds]) if bounded and adaptive else None,
         local_momentum=settings.local_momentum,
         server_lr=settings.server_lr,
         server_momentum=settings.server_momentum,
-        lots=_lots(settings, [len(part) for part in parts], schedule.steps),
-        **_noise(settings, noise, [r.cohort for r in rounds]),
+        lots=_lots(settings, sizes, schedule.steps),
+        **(_noise(settings, noise, [r.cohort for r in rounds]) if bounded else _record_noise(settings, of_records, sizes)),
     )
     clients = [(data.train_x[part].astype(np.float64), data.train_y[part]) for part in parts]
-    return Twin(played, clients, setting, 1 / settings.local_steps, x0)
+    return Twin(played, clients, setting, 1 / settings.local_steps, x0, _norm_noise(settings, scalars["norm-noise"], x0.size))
 
 
-def _inject(monkeypatch: pytest.MonkeyPatch, noise: np.ndarray) -> None:
+def _inject(monkeypatch: pytest.MonkeyPatch, noise: np.ndarray, of_records: np.ndarray, scalars: dict[str, np.ndarray]) -> None:
     def of_clients(seed: int, round: int, clients: np.ndarray, dimension: int, std: float) -> np.ndarray:
         return std * noise[round, clients]
 
     def of_server(seed: int, round: int, dimension: int, std: float) -> np.ndarray:
         return std * noise[round, -1]
 
+    def of_scalars(seed: int, round: int, what: str, std: float) -> float:
+        return std * float(scalars[what][round])
+
+    class OfRecords:
+        def __init__(self, seed: int, round: int, clients: np.ndarray) -> None:
+            self.rows, self.step = of_records[round, clients], 0
+
+        def draw(self, dimension: int) -> np.ndarray:
+            self.step += 1
+            return self.rows[:, self.step - 1]
+
     monkeypatch.setattr(mechanisms, "client_gaussian", of_clients)
     monkeypatch.setattr(mechanisms, "server_gaussian", of_server)
+    monkeypatch.setattr(mechanisms, "server_scalar", of_scalars)
+    monkeypatch.setattr(mechanisms, "RecordGaussian", OfRecords)
+
+
+def _ratio(privacy: Privacy) -> int:
+    return {"replace_one": 2, "add_remove_one": 1}[privacy.neighbours]
 
 
 def _noise(settings: Settings, noise: np.ndarray, cohorts: list[np.ndarray]) -> dict[str, Any]:
@@ -107,9 +182,12 @@ def _noise(settings: Settings, noise: np.ndarray, cohorts: list[np.ndarray]) -> 
     privacy = settings.privacy
     if not settings.private:
         return {}
-    sensitivity = privacy.clip * {"replace_one": 2, "add_remove_one": 1}[privacy.neighbours]
+    if privacy.mechanism == "privunit":
+        return {"randomiser": _randomiser(settings, noise.shape[2])}
     assert privacy.noise_multiplier is not None
-    std = privacy.noise_multiplier * sensitivity
+    std = privacy.noise_multiplier * _ratio(privacy)  # for C = 1, as the reference takes it where C changes
+    if privacy.quantile is None and privacy.clip != "median":
+        std *= privacy.clip
     if privacy.trust == "central":
         return {"sum_noise": lambda k: std * noise[k, -1]}
     if privacy.trust == "local":
@@ -118,6 +196,58 @@ def _noise(settings: Settings, noise: np.ndarray, cohorts: list[np.ndarray]) -> 
     if settings.algo["name"].endswith("scaffnew") and privacy.memory != "own_message":  # the share is not remembered
         return {"sum_noise": lambda k: shares[k] * noise[k, cohorts[k]].sum(axis=0)}
     return {"message_noise": lambda k, i: shares[k] * noise[k, i]}
+
+
+def _randomiser(settings: Settings, dimension: int) -> Any:
+    """The product's own PrivUnit, which tests/test_privunit.py examines, on the same draws."""
+    privacy = settings.privacy
+    made = PrivUnit(privacy.eps0, privacy.eps1, privacy.eps2, privacy.clip, dimension)
+
+    def randomise(k: int, i: int, bounded: np.ndarray) -> np.ndarray:
+        return made.randomise(bounded[None], [rng.generator(settings.seed, "privunit", k, i)])[0]
+
+    return randomise
+
+
+def _record_noise(settings: Settings, noise: np.ndarray, sizes: list[int]) -> dict[str, Any]:
+    """The bound on each record's gradient, and noise z S on the mean of a lot: S = 2C / b or C / (s R)."""
+    privacy = settings.privacy
+    if privacy.unit == "client" or not (settings.private or privacy.bound_without_noise):
+        return {}
+    bound: dict[str, Any] = {"record_median": True} if privacy.clip == "median" else {"record_clip": privacy.clip}
+    if not settings.private:
+        return bound
+    C = 1.0 if privacy.clip == "median" else privacy.clip
+
+    def of(k: int, i: int, step: int) -> np.ndarray:
+        size = settings.batch_size or sizes[i] * (settings.sample_rate or 1.0)
+        return privacy.noise_multiplier * _ratio(privacy) * C / size * noise[k, i, step]
+
+    return {**bound, "record_noise": of}
+
+
+def _bit_noise(settings: Settings, noise: np.ndarray, cohorts: list[np.ndarray]) -> Any:
+    """On the sum of the bits, whose sensitivity is 1 or, half of it being centred away, 1/2."""
+    privacy = settings.privacy
+    if not settings.private:
+        return None
+    std = 0.02 * privacy.quantile_noise * _ratio(privacy) / 2
+
+    def of(k: int) -> float:
+        return float(std * (np.sqrt(len(cohorts[k])) if privacy.trust == "local" else 1.0) * noise[k])
+
+    return of
+
+
+def _norm_noise(settings: Settings, noise: np.ndarray, dimension: int) -> Any:
+    """On the mean of the squared norms: sigma_xi = d sigma^2 / M of `fedexp`, or a multiple of the updates' noise multiplier."""
+    privacy = settings.privacy
+    if not settings.private or privacy.trust == "local" or privacy.mechanism != "gaussian":
+        return None
+    M, C = settings.sampled_clients, 1.0 if privacy.quantile is not None or privacy.clip == "median" else privacy.clip
+    sigma = 0.02 * _ratio(privacy) * C / np.sqrt(M)  # of one client's share, as the paper counts
+    std = dimension * sigma**2 / M if privacy.norm_noise is None else 0.02 * privacy.norm_noise * C**2 / M
+    return lambda k: float(std * noise[k])
 
 
 def _lots(settings: Settings, sizes: list[int], steps: tuple[int, ...]) -> Any:

@@ -20,7 +20,7 @@ from dpfl_bench.federation.cohort import Cohort, State
 from dpfl_bench.federation.partition import Parts
 from dpfl_bench.federation.sampling import LotRule
 from dpfl_bench.federation.schedule import Schedule
-from dpfl_bench.privatise import Budget, drawn_schedules
+from dpfl_bench.privatise import Budget, Holders, drawn_schedules
 from dpfl_bench.settings import Settings
 
 CONF = Path(conf.__path__[0])
@@ -72,8 +72,8 @@ def cohort_of(settings: Settings) -> Played:
 
 def cohort_on(settings: Settings, records: Records, parts: Parts, x0: np.ndarray | None = None) -> Played:
     """The same for records made by a test instead of the data set's, from x0 (default: the problem's start)."""
-    schedules = drawn_schedules(settings)
-    budget = Budget.of(settings, schedules)
+    budget = Budget.of(settings, drawn_schedules(settings), Holders.of(settings, parts) if settings.privacy.unit == "record" else None)
+    schedules = list(budget.schedules)
     problem = build.problem(settings, list(records.train_x.shape[1:]), records.classes)
     dtype = {"float32": torch.float32, "float64": torch.float64}[settings.dtype]
     lots = LotRule(settings.batch_size, settings.sample_rate)
@@ -88,23 +88,50 @@ def cohort_on(settings: Settings, records: Records, parts: Parts, x0: np.ndarray
 
 @dataclass(frozen=True)
 class Algo:
-    """One conf/algo/*.yaml, ours or of a folder named in DPFL_TEST_CONF."""
+    """One conf/algo/*.yaml, ours or of a folder named in DPFL_TEST_CONF, at client level or with the overrides of record level."""
 
     name: str
     folder: str | None
+    overrides: tuple[str, ...] = ()
+
+    @property
+    def id(self) -> str:
+        return f"{self.name}-record" if self.overrides else self.name
 
     def settings(self, **changes: Any) -> Settings:
         """On TINY, with these settings instead of its own. Composing takes a while, so what needs no composing is replaced."""
-        settings = settings_of(f"algo={self.name}", *TINY, config_dir=self.folder)
+        settings = settings_of(f"algo={self.name}", *TINY, *self.overrides, config_dir=self.folder)
+        if settings.sample_rate is not None and "sample_rate" not in changes:  # Poisson lots are part of it: ones that suit TINY
+            changes = {**{k: v for k, v in changes.items() if k != "batch_size"}, "sample_rate": 0.3}
+        if settings.algo.get("warm_rounds", 0) is None:  # so that TINY's few rounds are not all of them
+            changes = {**changes, "algo": {**settings.algo, "warm_rounds": 1}}
         if "privacy" in changes:
             changes["privacy"] = dataclasses.replace(settings.privacy, **changes["privacy"])
-        return dataclasses.replace(settings, **changes)
+        made = dataclasses.replace(settings, **changes)
+        if made.private and made.privacy.unit == "record" and made.lots != "full":
+            matching: Any = "replace_one" if made.lots == "fixed" else "add_remove_one"
+            made = dataclasses.replace(made, privacy=dataclasses.replace(made.privacy, neighbours=matching))
+        return made
+
+    @property
+    def warm(self) -> bool:
+        """Whether the model stands still in its first rounds."""
+        return self.settings().algo.get("warm_rounds", 0) != 0
 
 
 def _algorithms() -> list[Algo]:
     named = os.environ.get("DPFL_TEST_CONF", "")
     folders: list[str | None] = [None, *(folder for folder in named.split(os.pathsep) if folder)]
-    return [Algo(name, folder) for folder in folders for name in _names(Path(folder) if folder else CONF)]
+    found = [Algo(name, folder) for folder in folders for name in _names(Path(folder) if folder else CONF)]
+    return [algo for client in found for algo in (client, *_at_record_level(client))]
+
+
+def _at_record_level(client: Algo) -> list[Algo]:
+    settings = client.settings()
+    if not settings.private or settings.privacy.unit == "record" or settings.privacy.bound != "clip":
+        return []
+    naive = ("algo.naive=true",) if "naive" in settings.algo else ()
+    return [Algo(client.name, client.folder, ("privacy=record", *naive))]
 
 
 def _names(folder: Path) -> list[str]:
@@ -115,7 +142,7 @@ def _names(folder: Path) -> list[str]:
 ALGORITHMS = _algorithms()
 
 
-@pytest.fixture(params=ALGORITHMS, ids=lambda algo: algo.name)
+@pytest.fixture(params=ALGORITHMS, ids=lambda algo: algo.id)
 def algo(request: pytest.FixtureRequest) -> Algo:
     """Every algorithm, one after the other."""
     found: Algo = request.param

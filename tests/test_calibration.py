@@ -1,5 +1,6 @@
 """The noise for a budget: published values, the private side, the disk cache, refusals, and the most rounds."""
 
+import dataclasses
 import json
 import math
 from pathlib import Path
@@ -9,7 +10,7 @@ import pytest
 from dpfl_bench.privacy import cache, calibration
 from dpfl_bench.privacy.accounting import epsilon
 from dpfl_bench.privacy.calibration import calibrate, formula_noise, implied, max_rounds
-from dpfl_bench.privacy.releases import Composition, PrivacyError, Releases, view
+from dpfl_bench.privacy.releases import Companion, Composition, PrivacyError, RecordReleases, Releases, View, view
 
 
 @pytest.fixture(autouse=True)
@@ -29,6 +30,21 @@ def poisson(rounds: int, clients: int, cohort: int) -> Releases:
 
 def fixed(rounds: int, clients: int, cohort: int, trust: str = "secagg") -> Releases:
     return Releases(rounds, clients, cohort, "fixed", trust, "replace_one", min(rounds, rounds // 5 + 9), cohort)  # type: ignore[arg-type]
+
+
+def pure(rounds: int, clients: int = 20) -> Releases:
+    return full(rounds, clients, mechanism="pure")
+
+
+def records(lots: str = "fixed", share: float = 0.2, **changes: object) -> RecordReleases:
+    """Eight or nine noised gradients a round in twenty rounds, lots of a tenth of at least 50 records."""
+    neighbours = "add_remove_one" if lots == "poisson" else "replace_one"
+    made = {"rounds": ((8, 15), (9, 5)), "share": share, "worst": 120, "lots": lots, "population": 50, "sample": 5}
+    made |= {"rate": 1.0 if lots == "full" else 0.1, "neighbours": neighbours, "cohort": 4, **changes}
+    return RecordReleases(**made)  # type: ignore[arg-type]
+
+
+COMPANIONS = (Companion("norms", "squared", 0.4), Companion("bits", "times", 5.0))
 
 
 @pytest.mark.parametrize(("eps", "v"), [(3.3, 1.5469), (2, 1.3812), (1, 1.2089), (0.5, 1.0737)])
@@ -67,6 +83,14 @@ CASES = [
     (fixed(30, 50, 5), "third_party"),
     (fixed(30, 50, 45, trust="central"), "third_party"),
     (fixed(100, 100, 10, trust="local"), "third_party"),
+    (full(40, trust="secagg", companions=COMPANIONS), "server"),
+    (full(40, trust="secagg", companions=COMPANIONS, sums_only=False), "third_party"),
+    (dataclasses.replace(fixed(30, 50, 5), companions=COMPANIONS), "third_party"),
+    (full(40, trust="secagg", colluding=19), "server"),
+    *((pure(rounds), "server") for rounds in (1, 7, 400)),
+    *((records(lots), observer) for lots in ("full", "fixed", "poisson") for observer in ("server", "third_party")),
+    (records("poisson", share=0.02, rounds=((30, 5), (100, 2)), worst=130), "third_party"),
+    (records(overlapping=True, worst=400), "third_party"),
 ]
 
 
@@ -90,9 +114,33 @@ def test_named_accountants(accountant: str) -> None:
         assert noise >= calibrate(released, observer, 2.0, 1e-5) * 0.9999  # type: ignore[arg-type]
 
 
+def test_companions_cost_noise_and_are_undone() -> None:
+    """The noise that meets eps with companions is that whose joint noise meets it without."""
+    for released, observer in ((full(40, trust="secagg"), "server"), (fixed(30, 50, 5), "third_party")):
+        dressed = dataclasses.replace(released, companions=COMPANIONS)
+        alone, noise = (calibrate(r, observer, 1.0, 1e-5) for r in (released, dressed))  # type: ignore[arg-type]
+        assert noise > alone
+        assert Composition("gaussian", 1, companions=COMPANIONS).joint(noise) == pytest.approx(alone, rel=1e-9)
+
+
+@pytest.mark.parametrize("rounds", [1, 50, 5000])
+def test_pure_budgets(rounds: int) -> None:
+    """At least the budget split evenly, nearly the Gaussian's where many small releases share it."""
+    each = 1 / calibrate(pure(rounds), "server", 2.0, 1e-5)
+    assert each >= 2.0 / rounds * (1 - 1e-9)
+    assert 0.999 * 2 < epsilon(Composition("pure", rounds), 1 / each, 1e-5) <= 2
+    if rounds == 5000:
+        assert 1 / each == pytest.approx(calibrate(full(rounds), "server", 2.0, 1e-5), rel=0.02)
+    basic = 1 / calibrate(pure(rounds), "server", 2.0, 1e-5, "basic")
+    assert 0.999 * 2 / rounds < basic <= 2 / rounds
+
+
 def test_no_privacy_and_nothing_released() -> None:
     assert calibrate(full(), "server", math.inf, 1e-5) == 0
     assert calibrate(full(0), "server", 1.0, 1e-5) == 0
+    assert calibrate(records(), "third_party", math.inf, 1e-5) == 0
+    assert calibrate(records(rounds=(), worst=0), "third_party", 1.0, 1e-5) == 0
+    assert calibrate(pure(0), "server", 1.0, 1e-5) == 0
 
 
 def test_refusals() -> None:
@@ -113,7 +161,12 @@ def test_refusals() -> None:
 
 def test_disagreeing_accountants_raise(monkeypatch: pytest.MonkeyPatch) -> None:
     """Half the eps, as from a slip in the sensitivity, is caught by the second accountant."""
-    for wrong, released, observer in (("exact", full(), "server"), ("pld", poisson(30, 50, 5), "third_party")):
+    for wrong, released, observer in (
+        ("exact", full(), "server"),
+        ("pld", poisson(30, 50, 5), "third_party"),
+        ("pld", records("poisson", worst=160), "third_party"),
+        ("exact", pure(3), "server"),
+    ):
         honest = calibration.one
 
         def mistaken(c: Composition, z: float, delta: float, name: str, wrong: str = wrong, honest: object = honest) -> float:
@@ -123,6 +176,18 @@ def test_disagreeing_accountants_raise(monkeypatch: pytest.MonkeyPatch) -> None:
             patch.setattr(calibration, "one", mistaken)
             with pytest.raises(PrivacyError, match="accountants disagree"):
                 calibrate(released, observer, 1.0, 1e-5)  # type: ignore[arg-type]
+
+
+def test_the_question_holds_everything(folder: Path) -> None:
+    """Whatever changes in what is released is another question: another entry on disk."""
+    asked = records("poisson", share=0.5, worst=160)
+    changes = ({"share": 0.4}, {"rounds": ((8, 15), (9, 6))}, {"worst": 159}, {"rate": 0.11}, {"overlapping": True}, {"cohort": 5})
+    clients = fixed(10, 20, 5)
+    others = ({"companions": COMPANIONS}, {"companions": COMPANIONS[:1]}, {"memoryless": False, "colluding": 1}, {"worst": 9})
+    made = [asked, *(dataclasses.replace(asked, **c) for c in changes), clients, *(dataclasses.replace(clients, **c) for c in others)]
+    for released in made:
+        calibrate(released, "third_party", 1.0, 1e-5, "rdp")
+    assert len(list(folder.iterdir())) == len(made)
 
 
 def test_asked_again_the_disk_answers(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -169,3 +234,31 @@ def test_max_rounds_inverts_calibrate() -> None:
     assert worst_of == 4 * max_rounds(2.0, 1e-5, 5.0, lambda t: (Composition("gaussian", t),))
     assert max_rounds(2.0, 1e-5, 0.0, lambda t: (Composition("gaussian", t),)) == 0
     assert max_rounds(math.inf, 1e-5, 1.0, lambda t: (Composition("gaussian", t),), limit=50) == 50
+    assert max_rounds(1.0, 1e-5, math.inf, lambda t: (Composition("gaussian", t),), limit=50) == 50
+
+
+def test_max_rounds_of_the_new_kinds() -> None:
+    for rounds in (1, 3, 40, 700):
+        noise = calibrate(pure(rounds), "server", 2.0, 1e-5)
+        assert max_rounds(2.0, 1e-5, noise, lambda t: (Composition("pure", t),)) == rounds
+    assert max_rounds(10.0, 1e-5, 0.5, lambda t: (Composition("pure", t),), "basic") == 5
+    noise = calibrate(full(77, companions=COMPANIONS), "server", 2.0, 1e-5)
+    assert max_rounds(2.0, 1e-5, noise, lambda t: (Composition("gaussian", t, companions=COMPANIONS),)) == 77
+    for worst in (1.0, 0.3):  # the coins' average is the tighter, or the schedule that was drawn
+
+        def seen(rounds: int, worst: float = worst) -> View:
+            cut = records("poisson", rounds=((8, rounds),), worst=math.ceil(8 * rounds * worst))
+            return view(cut, "third_party") or ()
+
+        last = max_rounds(1.5, 1e-5, 3.0, seen)
+        assert epsilon(seen(last), 3.0, 1e-5) <= 1.5 < epsilon(seen(last + 1), 3.0, 1e-5)
+
+
+def test_max_rounds_asks_seldom(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+    honest = calibration.one
+    monkeypatch.setattr(calibration, "one", lambda *question: asked.append(question) or honest(*question))
+    noisy = records("poisson", share=0.05, rounds=((1, 1),), worst=1, rate=0.2)
+    seen = lambda t: view(dataclasses.replace(noisy, rounds=((1, t),), worst=t), "third_party")[:1]  # type: ignore[index] # noqa: E731
+    assert max_rounds(3.0, 2.5e-6, 10.0, seen, "pld") == 22311
+    assert len(asked) <= 10

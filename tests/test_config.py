@@ -100,7 +100,48 @@ privacy.calibration=fixed                 | privacy.noise_multiplier | a number 
 privacy.calibration=formula               | privacy.v          | a number > 0
 privacy.calibration=magic                 | privacy.calibration=magic | exact or formula or fixed
 privacy.accountant=magic                  | privacy.accountant=magic | rdp
-privacy.unit=record                       | privacy.unit=record | client
+privacy=record algo=dp_normfedavg         | privacy.bound=normalise | say clip
+privacy=record privacy.mechanism=privunit | privacy.mechanism=privunit | privacy.unit=client
+privacy=record privacy.memory=own_update  | privacy.memory=own_update | leave it out
+privacy=record privacy.quantile=.5        | privacy.quantile=0.5 | leave it out
+privacy=record privacy.colluding=2        | privacy.colluding=2 | say 0
+privacy=record privacy.trust=central      | privacy.trust=central | privacy=record
+privacy=record sample_rate=.1             | privacy.neighbours=replace_one | add_remove_one
+privacy=record batch_size=2 privacy.neighbours=add_remove_one | privacy.neighbours=add_remove_one | sample_rate
+privacy=record algo=dp_fedexp             | privacy.unit=record | algo.naive=true
+privacy=record privacy.clip=median privacy.neighbours=add_remove_one sample_rate=.1 | privacy.clip=median | batch_size
+privacy=record privacy.calibration=formula privacy.v=1 | privacy.calibration=formula | exact or fixed
+privacy=record privacy.accountant=paper batch_size=2 | accountant=paper | third_party
+privacy=record privacy.accountant=exact batch_size=2 | accountant=exact | pld
+privacy.mechanism=privunit algo=dp_fedavg | privacy.trust=secagg | privacy=local
+privacy=central privacy.mechanism=privunit algo=dp_fedavg | privacy.trust=central | privacy=local
+privacy=local privacy.mechanism=privunit privacy.calibration=fixed | privacy.eps0=null | a number > 0
+privacy=local privacy.mechanism=privunit privacy.noise_multiplier=2 | privacy.noise_multiplier=2 | leave it out
+privacy=local privacy.eps1=2              | privacy.eps1=2 | leave it out
+privacy=local privacy.mechanism=privunit algo=dp_fedavg dataset=libsvm dataset.path=x | dataset.shape=null | dataset.classes
+privacy=local privacy.colluding=1         | privacy.colluding=1 | leave it out
+privacy=central privacy.colluding=1 algo=dp_fedavg | privacy.colluding=1 | leave it out
+privacy.colluding=90                      | privacy.colluding=90 | fewer than a cohort's 90
+privacy.colluding=-1                      | privacy.colluding=-1 | >= 0
+privacy.clip=mean                         | privacy.clip=mean | a number
+privacy.clip=median privacy.quantile=.5   | privacy.quantile=0.5 | the number it starts from
+privacy.quantile=1                        | privacy.quantile=1 | < 1
+privacy.norm_noise=2                      | privacy.norm_noise=2 | leave it out
+privacy=local algo=dp_fedexp privacy.norm_noise=2 | privacy.norm_noise=2 | leave it out
+algo=dp_fedexp algo.naive=true            | algo.naive=true | privacy=local
+algo=dp_scaffold client_sampling=poisson sampled_clients=9 | client_sampling=poisson | client_sampling=fixed
+algo=dp_scaffold privacy=central          | privacy.trust=central | privacy=secagg
+algo=dp_fedexp_scaffold privacy=central   | privacy.trust=central | privacy.memory=own_update
+algo=dp_scaffold_warm rounds=1            | algo.warm_rounds=1 | the model never moves
+algo=dp_scaffold_warm sampled_clients=9   | algo.warm_rounds=40 | fewer than rounds=10
+algo=dp_scaffold algo.warm_rounds=-1      | algo.warm_rounds=-1 | at least 0
+average_last=0                            | average_last=0 | at least 1
+stop_at_eps=-1                            | stop_at_eps=-1 | > 0
+stop_at_eps=.01                           | stop_at_eps=0.01 | raise the noise
+local_epochs=2 local_steps=3              | local_steps=3 | one of the two
+local_epochs=0                            | local_epochs=0 | at least 1
+total_epochs=2 batch_size=2 dataset=synthetic_logistic | total_epochs=2 | records=N
+privacy.unit=document                     | privacy.unit=document | client
 privacy.trust=nobody                      | privacy.trust=nobody | secagg
 rounds=5 local_steps=2 total_steps=10     | rounds=5, local_steps=2, total_steps=10 | leave one out
 rounds=0                                  | rounds=0           | at least 1

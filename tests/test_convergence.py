@@ -143,7 +143,7 @@ def noisy(settings: Settings, factor: float = 1.0) -> tuple[np.ndarray, np.ndarr
     found = []
     for seed in range(SEEDS):
         played = cohort_on(replace(settings, seed=seed), records, parts)
-        door = replace(played.cohort.door, noise_std=factor * played.cohort.door.noise_std)
+        door = replace(played.cohort.door, noise=factor * played.cohort.door.noise)
         short = replace(played.schedule, steps=played.schedule.steps[:ROUNDS])
         played = replace(played, cohort=replace(played.cohort, door=door), schedule=short)
         found.append(trajectory(played))

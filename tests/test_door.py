@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -17,9 +17,10 @@ from conftest import TINY, cohort_of, settings_of
 from torch import Tensor
 
 from dpfl_bench import build, report, rng
-from dpfl_bench.federation.cohort import SendDoor
+from dpfl_bench.federation.doors import Passage, SendDoor
 from dpfl_bench.federation.schedule import Round
 from dpfl_bench.privacy import bounding, mechanisms
+from dpfl_bench.privacy.ledger import Ledger
 from dpfl_bench.privatise import Budget, drawn_schedules
 from dpfl_bench.settings import Settings
 
@@ -39,7 +40,29 @@ def settings_for(trust: str, *overrides: str) -> Settings:
 def door_of(settings: Settings, seed: int = 0) -> tuple[SendDoor, float]:
     """The door that a run has, and the standard deviation that the accountant reads: noise multiplier times sensitivity."""
     budget = Budget.of(settings, drawn_schedules(settings))
-    return build.door(settings, budget, seed), budget.noise_multiplier * settings.privacy.sensitivity
+    door = cohort_of(settings).cohort.door if not settings.private and not settings.privacy.bound_without_noise else None
+    return door or build.send_door(settings, budget, seed), budget.noise_multiplier * (settings.privacy.sensitivity or 0.0)
+
+
+@dataclass(frozen=True)
+class Passed:
+    messages: Tensor  # summed one by one, so what each sent
+    own: Tensor
+    norms: Tensor
+    mean: Tensor
+
+
+def passed(door: SendDoor, updates: Tensor = UPDATES, round: Round = ALL, clip: float = 0.7) -> Passed:
+    """One round at the door."""
+    each = []
+    for row, client in zip(updates, round.cohort, strict=True):
+        passage = Passage(door, round, clip, torch.zeros_like(updates[0]))
+        passage.send(row[None], np.array([client]))
+        each.append(passage.total)
+    passage = Passage(door, round, clip, torch.zeros_like(updates[0]))
+    own = passage.send(updates, round.cohort)
+    assert torch.allclose(passage.total, torch.stack(each).sum(0))
+    return Passed(torch.stack(each), own, torch.cat(passage.norms), passage.sent(Ledger(CLIENTS)).mean)
 
 
 def off(noise: Tensor, std: float) -> float:
@@ -63,32 +86,30 @@ def check(noise: Tensor, std: float) -> None:
 def test_local_noise_of_each_message(bound: str, neighbours: str) -> None:
     door, std = door_of(settings_for("local", f"privacy.bound={bound}", f"privacy.neighbours={neighbours}"))
     assert std == pytest.approx(1.5 * 0.7 * {"replace_one": 2, "add_remove_one": 1}[neighbours])
-    messages, own, _ = door.messages(UPDATES, EVERYONE, ALL)
-    for message, bounded in zip(messages, getattr(bounding, bound)(UPDATES, 0.7)[0], strict=True):
+    out = passed(door)
+    for message, bounded in zip(out.messages, getattr(bounding, bound)(UPDATES, 0.7)[0], strict=True):
         check(message - bounded, std)
-    assert torch.equal(own, messages)
-    assert torch.equal(door.mean(messages.sum(0), ALL), messages.sum(0) / CLIENTS)
+    assert torch.equal(out.own, out.messages)
+    torch.testing.assert_close(out.mean, out.messages.sum(0) / CLIENTS)
 
 
 def test_secagg_noise_of_each_share_and_of_their_sum() -> None:
     door, std = door_of(settings_for("secagg"))
-    messages, own, _ = door.messages(UPDATES, EVERYONE, ALL)
-    bounded = bounding.clip(UPDATES, 0.7)[0]
-    for message, update in zip(messages, bounded, strict=True):
+    out, bounded = passed(door), bounding.clip(UPDATES, 0.7)[0]
+    for message, update in zip(out.messages, bounded, strict=True):
         check(message - update, std / math.sqrt(CLIENTS))
-    check(CLIENTS * door.mean(messages.sum(0), ALL) - bounded.sum(0), std)
-    assert torch.equal(own, bounded)
+    check(CLIENTS * out.mean - bounded.sum(0), std)
+    assert torch.equal(out.own, bounded)
     few = replace(ALL, cohort=EVERYONE[:2], divisor=2)  # a smaller cohort's shares are larger
-    shares = door.messages(UPDATES[:2], few.cohort, few)[0] - bounded[:2]
+    shares = passed(door, UPDATES[:2], few).messages - bounded[:2]
     check(shares.sum(0), std)
 
 
 def test_central_noise_once_on_the_sum() -> None:
     door, std = door_of(settings_for("central"))
-    messages, _, _ = door.messages(UPDATES, EVERYONE, ALL)
-    bounded = bounding.clip(UPDATES, 0.7)[0]
-    assert torch.equal(messages, bounded)
-    check(CLIENTS * door.mean(messages.sum(0), ALL) - bounded.sum(0), std)
+    out, bounded = passed(door), bounding.clip(UPDATES, 0.7)[0]
+    assert torch.equal(out.messages, bounded)
+    check(CLIENTS * out.mean - bounded.sum(0), std)
 
 
 @pytest.mark.parametrize("trust", ["local", "secagg", "central"])
@@ -180,17 +201,17 @@ def test_clip_leaves_what_is_short_enough_alone() -> None:
 def test_without_privacy_the_door_is_open(trust: str) -> None:
     door, _ = door_of(settings_for(trust, "eps=inf"))
     assert not door.private
-    messages, own, _ = door.messages(UPDATES, EVERYONE, ALL)
-    assert torch.equal(messages, UPDATES)
-    assert torch.equal(own, UPDATES)
-    assert torch.equal(door.mean(messages.sum(0), ALL), UPDATES.sum(0) / CLIENTS)
+    out = passed(door)
+    assert torch.equal(out.messages, UPDATES)
+    assert torch.equal(out.own, UPDATES)
+    torch.testing.assert_close(out.mean, UPDATES.sum(0) / CLIENTS)
 
 
 @pytest.mark.parametrize("trust", ["local", "secagg", "central"])
 def test_the_bound_can_stay_without_noise(trust: str) -> None:
     door, _ = door_of(settings_for(trust, "eps=inf", "privacy.bound_without_noise=true"))
     assert not door.private
-    messages, _, norms = door.messages(UPDATES, EVERYONE, ALL)
-    assert torch.equal(messages, bounding.clip(UPDATES, 0.7)[0])
-    assert (norms > 0.7).any()
-    assert torch.equal(door.mean(messages.sum(0), ALL), messages.sum(0) / CLIENTS)
+    out = passed(door)
+    assert torch.equal(out.messages, bounding.clip(UPDATES, 0.7)[0])
+    assert (out.norms > 0.7).any()
+    torch.testing.assert_close(out.mean, out.messages.sum(0) / CLIENTS)

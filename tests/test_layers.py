@@ -21,7 +21,22 @@ LAYERS = [
     {"train"},
     {"results"},
     {"papers"},
-    {"config", "compose", "privatise", "build", "job", "measure", "report", "run", "sweep", "plan", "catalogue", "cli"},
+    {
+        "config",
+        "compose",
+        "targets",
+        "refusals",
+        "privatise",
+        "build",
+        "job",
+        "measure",
+        "report",
+        "run",
+        "sweep",
+        "plan",
+        "catalogue",
+        "cli",
+    },
 ]
 HEAVY = {
     "torch",

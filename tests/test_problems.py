@@ -192,6 +192,22 @@ def test_images_stay_bytes_until_their_batch() -> None:
     torch.testing.assert_close(*(next(f.whole_in_float64(np.arange(1))).features for f in (bytes_, floats)), rtol=1e-6, atol=0)
 
 
+def test_tokens_stay_integers_all_the_way() -> None:
+    """Only bytes are images."""
+    draw = np.random.default_rng(5)
+    x, y = draw.integers(0, 300, (9, 5)), draw.integers(0, CLASSES, 9)
+    made = federation(x, y, [4, 2], CLASSES, 3, torch.float32)
+    problem = ModuleProblem(lambda: nn.Sequential(nn.Embedding(300, 2), nn.Flatten(), nn.Linear(10, CLASSES)), CLASSES)
+    flat = torch.stack([problem.start(seed, torch.empty(0)) for seed in (3, 4)])
+    batch = next(made.batches(0, 0, np.arange(2), 1))
+    assert batch.features.dtype == torch.int64
+    assert batch.features[0].tolist() == x[:4].tolist()
+    expected = torch.stack([_of_module(problem.make(), row, batch, i) for i, row in enumerate(flat)])
+    torch.testing.assert_close(problem.gradient(flat, batch), expected)
+    torch.testing.assert_close(problem.clipped_gradient(flat, batch, lambda norms, weights: torch.ones_like(norms))[0], expected)
+    assert np.isfinite(evaluate(problem, made, flat[0]).test_loss)
+
+
 # what the YAML files say
 
 

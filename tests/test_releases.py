@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dpfl_bench.privacy.accounting import epsilon
-from dpfl_bench.privacy.releases import Composition, PrivacyError, Releases, view
+from dpfl_bench.privacy.releases import Companion, Composition, PrivacyError, RecordReleases, Releases, view
 
 
 def releases(**changes: object) -> Releases:
@@ -103,6 +103,179 @@ def test_clients_that_remember_are_not_amplified() -> None:
         assert seen("third_party", memoryless=False, trust=trust) == [("gaussian", 35, 1.0)]
     poisson = seen("third_party", memoryless=False, trust="central", sampling="poisson", neighbours="add_remove_one")
     assert poisson == [("gaussian", 35, 1.0)]
+
+
+# ---- companions, colluding clients, pure releases ----
+
+COMPANIONS = (Companion("norms", "squared", 0.5), Companion("bits", "times", 5.0))
+
+
+def test_companions_go_with_every_view() -> None:
+    for trust in ("local", "secagg", "central"):
+        for sampling, neighbours in (("full", ADD), ("fixed", REPLACE), ("poisson", ADD)):
+            for memory in ({}, {"sums_only": False}, {"memoryless": False}):
+                for observer in ("server", "third_party"):
+                    made = releases(trust=trust, sampling=sampling, companions=COMPANIONS, **neighbours, **memory)
+                    assert all(c.companions == COMPANIONS for c in view(made, observer) or ())  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("companions", [(), COMPANIONS, COMPANIONS[:1], COMPANIONS[1:]])
+@pytest.mark.parametrize("z", [1e-3, 0.4, 1.0, 30.0, 1e4])
+def test_joint_noise_and_its_inverse(companions: tuple[Companion, ...], z: float) -> None:
+    made = Composition("gaussian", 3, companions=companions)
+    exact = (1 / z**2 + sum(1 / (c.value * (z if c.kind == "times" else z**2)) ** 2 for c in companions)) ** -0.5
+    assert made.joint(z) == pytest.approx(exact, rel=1e-12)
+    assert z <= made.apart(made.joint(z)) * (1 + 1e-14) <= z * (1 + 1e-11)
+    assert made.joint(made.apart(z)) >= z * (1 - 1e-15)
+    assert (made.joint(0.0), made.joint(math.inf), made.apart(math.inf)) == (0.0, math.inf, math.inf)
+
+
+@pytest.mark.parametrize("changes", [{"kind": "cubed"}, {"value": 0.0}, {"value": -1.0}, {"value": math.inf}, {"value": math.nan}])
+def test_companions_refused(changes: dict[str, object]) -> None:
+    with pytest.raises(PrivacyError, match="expected"):
+        Companion(**{"name": "norms", "kind": "times", "value": 1.0, **changes})  # type: ignore[arg-type]
+
+
+def test_colluding_clients_take_their_shares_out() -> None:
+    for sampling, neighbours, smallest, times in (("full", ADD, 40, 100), ("fixed", REPLACE, 10, 35), ("poisson", ADD, 4, 35)):
+        expected = [("gaussian", times, pytest.approx(math.sqrt(1 - 3 / smallest)))]
+        for observer in ("server", "third_party"):  # no amplification: they know whether they were drawn
+            assert seen(observer, sampling=sampling, colluding=3, **neighbours) == expected
+    for observer in ("server", "third_party"):  # a client's own share was never theirs
+        assert seen(observer, sums_only=False, colluding=9) == seen(observer, sums_only=False)
+    mostly = releases(colluding=9)
+    found = view(mostly, "server")
+    assert found is not None
+    assert epsilon(found, 3.0, 1e-5) == pytest.approx(epsilon(Composition("gaussian", 35), 3.0 / math.sqrt(10), 1e-5))
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"trust": "local"}, "use secagg"),
+        ({"trust": "central"}, "use secagg"),
+        ({"colluding": 10}, "expected 0 to 9"),
+        ({"colluding": -1}, "expected 0 to 9"),
+        ({"sampling": "poisson", "colluding": 4}, "expected 0 to 3"),
+    ],
+)
+def test_colluding_refused(changes: dict[str, object], words: str) -> None:
+    with pytest.raises(PrivacyError, match=words):
+        releases(**{"colluding": 2, **changes})
+
+
+def test_pure_releases_are_known_one_by_one() -> None:
+    for sampling, times in (("full", 100), ("fixed", 35), ("poisson", 35)):
+        for neighbours in (REPLACE, ADD):
+            for observer in ("server", "third_party"):
+                for memory in ({}, {"sums_only": False}, {"memoryless": False}):
+                    found = seen(observer, mechanism="pure", trust="local", sampling=sampling, **neighbours, **memory)
+                    assert found == [("pure", times, 1.0)]
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"trust": "secagg"}, "expected trust=local"),
+        ({"trust": "central"}, "expected trust=local"),
+        ({"companions": COMPANIONS}, "norms, bits"),
+    ],
+)
+def test_pure_refused(changes: dict[str, object], words: str) -> None:
+    with pytest.raises(PrivacyError, match=words):
+        releases(**{"mechanism": "pure", "trust": "local", **changes})
+
+
+def test_after() -> None:
+    assert releases().after(20, 9) == releases(rounds=20, worst=9)
+    with pytest.raises(PrivacyError, match="worst=21"):
+        releases().after(20, 21)
+
+
+# ---- record level ----
+
+
+def records(**changes: object) -> RecordReleases:
+    made: dict[str, object] = {"rounds": ((5, 100), (2, 50)), "share": 0.25, "worst": 190, "lots": "fixed", "population": 80}
+    made |= {"sample": 16, "rate": 0.2, "neighbours": "replace_one", "cohort": 10, **changes}
+    return RecordReleases(**made)  # type: ignore[arg-type]
+
+
+FULL = {"lots": "full", "rate": 1.0, "sample": 0, "population": 0}
+POISSON_LOTS = {"lots": "poisson", "neighbours": "add_remove_one", "sample": 0, "population": 0}
+
+
+@pytest.mark.parametrize(
+    ("lots", "mechanism"), [({}, "fixed"), (POISSON_LOTS, "poisson"), (FULL, "gaussian"), ({**FULL, **ADD}, "gaussian")]
+)
+def test_record_level_views(lots: dict[str, object], mechanism: str) -> None:
+    made = records(**lots)
+    known = Composition(mechanism, 190, made.rate, made.population, made.sample, cohort=10)  # type: ignore[arg-type]
+    assert view(made, "server") == (known,)
+    averaged, alternative = view(made, "third_party") or ()
+    assert alternative == known
+    assert (averaged.mechanism, averaged.times, averaged.share, averaged.rounds) == (mechanism, 600, 0.25, ((5, 100), (2, 50)))
+    assert (averaged.rate, averaged.population, averaged.sample, averaged.cohort) == (made.rate, made.population, made.sample, 10)
+    for changes in ({"share": 1.0}, {"overlapping": True}, {"rounds": (), "worst": 0}):
+        (only,) = view(records(**lots, **changes), "third_party") or ()
+        assert (only.mechanism, only.rounds, only.share) == (mechanism, (), 1.0)
+    assert view(records(**lots, overlapping=True, worst=900), "third_party") == (
+        Composition(mechanism, 900, made.rate, made.population, made.sample, cohort=10),  # type: ignore[arg-type]
+    )
+
+
+def test_all_records_in_every_lot_is_no_sampling() -> None:
+    for changes in ({"sample": 80, "rate": 1.0}, {**POISSON_LOTS, "rate": 1.0}):
+        assert {c.mechanism for c in view(records(**changes), "third_party") or ()} == {"gaussian"}
+
+
+def test_record_level_after() -> None:
+    made = records()
+    assert made.after(150, 190) == made
+    assert made.after(120, 150) == records(rounds=((5, 100), (2, 20)), worst=150)
+    assert made.after(100, 150).rounds == ((5, 100),)
+    assert made.after(1, 5).rounds == ((5, 1),)
+    nothing = made.after(0, 0)
+    assert nothing.rounds == ()
+    found = view(nothing, "third_party")
+    assert found is not None
+    assert epsilon(found, 0.0, 1e-5) == 0
+    for rounds in (151, -1):
+        with pytest.raises(PrivacyError, match=f"rounds_done={rounds}: expected 0 to 150"):
+            made.after(rounds, 0)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({**POISSON_LOTS, **REPLACE}, "use neighbours=add_remove_one or batch_size lots"),
+        (ADD, "use neighbours=replace_one or sample_rate lots"),
+        ({"lots": "shuffled"}, "lots=shuffled: expected one of full, fixed, poisson"),
+        ({"neighbours": "swap"}, "neighbours=swap"),
+        ({"share": 0.0}, "share=0.0"),
+        ({"share": 1.1}, "share=1.1"),
+        ({"rate": 0.3}, "rate=0.3: expected 0.2 under lots=fixed"),
+        ({**FULL, "rate": 0.5}, "expected 1 under lots=full"),
+        ({**POISSON_LOTS, "rate": 1.5}, "rate=1.5"),
+        ({**POISSON_LOTS, "rate": 0.0}, "rate=0.0"),
+        ({"sample": 81, "rate": 81 / 80}, "sample=81: expected 1 to population=80"),
+        ({"sample": 0, "rate": 0.0}, "sample=0"),
+        ({"worst": 601}, "worst=601"),
+        ({"worst": -1}, "worst=-1"),
+        ({"cohort": 0}, "cohort=0"),
+        ({"rounds": ((0, 5),)}, "noised gradients >= 1"),
+        ({"rounds": ((5, 0),)}, "number of rounds >= 1"),
+    ],
+)
+def test_record_level_refusals(changes: dict[str, object], words: str) -> None:
+    with pytest.raises(PrivacyError, match=words):
+        records(**changes)
+
+
+def test_participations_that_do_not_add_up() -> None:
+    for changes in ({"times": 7}, {"mechanism": "pure", "times": 6}, {"times": 6, "share": 0.0}):
+        with pytest.raises(PrivacyError, match=r"times=7|participation"):
+            Composition(**{"mechanism": "gaussian", "rounds": ((3, 2),), **changes})  # type: ignore[arg-type]
 
 
 def shifts_reveal(clients: int, rounds: int, z: float) -> float:

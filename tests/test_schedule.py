@@ -130,8 +130,8 @@ def test_participation_counts_the_cohorts(sampling: str) -> None:
         counted = np.zeros(20, dtype=int)
         for k in range(rounds):
             counted[drawn.cohort(k)] += 1
-        assert np.array_equal(drawn.participation(rounds), counted)
-    assert np.array_equal(drawn.participation(), drawn.participation(30))
+        assert np.array_equal(drawn.first(rounds).participation, counted)
+        assert np.array_equal(drawn.first(rounds).gradients, sum(drawn.steps[:1]) * counted)
     sizes = [len(drawn.cohort(k)) for k in range(30)]
     assert drawn.smallest_cohort == min(size for size in sizes if size)
 
@@ -150,7 +150,7 @@ def test_releases_are_those_of_the_worst_seed(sampling: str) -> None:
     drawn = drawn_schedules(settings)
     planned = Budget.of(settings, drawn).planned
     assert (planned.rounds, planned.clients, planned.cohort) == (4, 10, 3)
-    worst = [int(s.participation().max()) for s in drawn]
+    worst = [int(s.participation.max()) for s in drawn]
     assert planned.worst == max(worst)
     assert len(set(worst)) > 1
     assert planned.smallest_cohort == min(s.smallest_cohort for s in drawn)

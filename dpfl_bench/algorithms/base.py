@@ -8,7 +8,7 @@ A model is one flat vector of d numbers; c clients are a tensor (c, d). An algor
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -26,10 +26,22 @@ class Sent:
 
     mean: Tensor  # (d,): the noisy sum divided by the cohort's size
     each: Tensor  # (c, d): each client's own message, as that client knows it, in `remember`; (0, d) in `server`
+    mean_square_norm: Tensor  # (): private estimate of the mean |update|^2 after bounding, where the algorithm `uses_norms`; else 0
+    naive_square_norm: Tensor  # (): mean |message|^2, noise and all, where the server sees single messages; else 0
 
 
 class Round(Protocol):
     """The round's facts from the schedule."""
+
+    @property
+    def index(self) -> int:
+        """From 0."""
+        ...
+
+    @property
+    def share(self) -> float:
+        """Of the clients, that takes part in a round."""
+        ...
 
     @property
     def steps(self) -> int: ...
@@ -42,6 +54,8 @@ class Round(Protocol):
 class Local(Protocol):
     """What a chunk of clients has at hand."""
 
+    @property
+    def round(self) -> Round: ...
     @property
     def steps(self) -> int: ...
     @property
@@ -56,16 +70,24 @@ class Local(Protocol):
 
 
 class Algorithm(Protocol):
-    remembers: ClassVar[bool]  # True: each client keeps one vector (d,) between rounds, zero at first
+    """`uses_norms = True` beside `remembers` asks the door for `Sent.mean_square_norm`, which is accounted for where it costs."""
 
-    def start(self, x: Tensor) -> Server: ...
+    @property
+    def remembers(self) -> bool:
+        """True: each client keeps one vector (d,) between rounds, zero at first. A class variable."""
+        ...
 
-    def client(self, server: Server, memory: Tensor, local: Local) -> Tensor:
+    def start(self, x: Tensor) -> Any: ...
+
+    def client(self, server: Any, memory: Tensor, local: Local) -> Tensor:
         """What c clients offer to the door: (c, d). memory: (c, d), zeros where the algorithm does not remember."""
         ...
 
-    def server(self, server: Server, sent: Sent, round: Round) -> Server: ...
+    def server(self, server: Any, sent: Sent, round: Round) -> Any: ...
 
-    def remember(self, memory: Tensor, sent: Sent, round: Round) -> Tensor:
-        """The new memory of c clients of the cohort: (c, d) -> (c, d). Only called where `remembers` is True."""
+    def remember(self, server: Any, memory: Tensor, sent: Sent, round: Round) -> Tensor:
+        """The new memory of c clients of the cohort, (c, d) -> (c, d), with the server's state of the round's beginning.
+
+        Only called where `remembers` is True.
+        """
         ...

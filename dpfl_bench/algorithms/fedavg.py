@@ -37,5 +37,5 @@ class FedAvg:
     def server(self, server: Server, sent: Sent, round: Round) -> Server:
         return Server(server.x + sent.mean)  # line 12
 
-    def remember(self, memory: Tensor, sent: Sent, round: Round) -> Tensor:
+    def remember(self, server: Server, memory: Tensor, sent: Sent, round: Round) -> Tensor:
         return memory

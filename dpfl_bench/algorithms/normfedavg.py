@@ -40,5 +40,5 @@ class NormFedAvg:
     def server(self, server: Server, sent: Sent, round: Round) -> Server:
         return Server(server.x - round.lr * sent.mean)  # line 14; the engine scales this step by server_lr
 
-    def remember(self, memory: Tensor, sent: Sent, round: Round) -> Tensor:
+    def remember(self, server: Server, memory: Tensor, sent: Sent, round: Round) -> Tensor:
         return memory

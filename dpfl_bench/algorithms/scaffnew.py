@@ -46,7 +46,7 @@ class ScaffNew:
     def server(self, server: Server, sent: Sent, round: Round) -> Server:
         return Server(server.x + sent.mean)  # line 9
 
-    def remember(self, h: Tensor, sent: Sent, round: Round) -> Tensor:
+    def remember(self, server: Server, h: Tensor, sent: Sent, round: Round) -> Tensor:
         return h + round.p / round.lr * (sent.mean - sent.each)  # line 10
 
     def potential(self, x: Tensor, h: Tensor, x_star: Tensor, h_star: Tensor, round: Round) -> Tensor:

@@ -51,6 +51,11 @@ class Federation:
         for step in range(steps):
             yield self._gather(clients, [lots[step] for lots in drawn])
 
+    def lot_weights(self, clients: np.ndarray) -> Tensor:
+        """What one record counts in a lot of each of these clients, (c,): one over the lot's (expected) size."""
+        weights = np.array([self.lots.weight(int(self.sizes[i])) for i in clients])
+        return torch.from_numpy(weights).to(self.features.device, self.dtype)
+
     def whole_in_float64(self, clients: np.ndarray) -> Iterator[Batch]:
         """Full batches of these clients, one client at a time."""
         for i in clients:

@@ -1,12 +1,8 @@
-"""One round: the cohort's local work between the two doors, the server step, the clients' memories.
-
-The doors are the only places where clipping, noise and the ledger exist. At client level gradients pass freely and what a client sends is
-bounded, noised and recorded; `eps=inf` opens that door too.
-"""
+"""One round: the cohort's local work between the two doors, the server step, the clients' memories."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,8 +11,8 @@ from torch import Tensor
 
 from dpfl_bench.algorithms.base import Algorithm, Sent, Server
 from dpfl_bench.federation.clients import Federation
-from dpfl_bench.federation.schedule import Round
-from dpfl_bench.privacy import bounding, mechanisms
+from dpfl_bench.federation.doors import GradientDoor, GradientPassage, Passage, SendDoor
+from dpfl_bench.federation.schedule import Round, Schedule
 from dpfl_bench.privacy.ledger import Ledger
 from dpfl_bench.problems.problem import Problem
 
@@ -31,45 +27,6 @@ class Optimiser:
     server_momentum: float = 0.0
 
 
-@dataclass(frozen=True)
-class SendDoor:
-    """Client level: what a client sends has norm at most `clip` and carries noise before anybody else sees it.
-
-    noise_std: local: of each client's own noise; secagg, central: of the noise on the cohort's sum. Unit: client. Sampling: any cohort.
-    """
-
-    bound: str | None  # clip | normalise | None (open)
-    clip: float
-    trust: str  # local | secagg | central
-    noise_std: float
-    memory: str  # what a client remembers as its own message: own_message (with its noise) | own_update (without)
-    seed: int
-
-    def messages(self, updates: Tensor, clients: np.ndarray, round: Round) -> tuple[Tensor, Tensor, Tensor]:
-        """updates: (c, d) -> what goes out (bounded, and noised unless the server is trusted), what each client remembers of it,
-        (c, d) both, and the norms before bounding, (c,)."""
-        if self.bound is None:
-            return updates, updates, updates.norm(dim=1)
-        bounded, norms = getattr(bounding, self.bound)(updates, self.clip)
-        if self.trust == "central" or self.noise_std == 0:
-            return bounded, bounded, norms
-        std = self.noise_std if self.trust == "local" else self.noise_std / len(round.cohort) ** 0.5  # a share of the sum's noise
-        noise = mechanisms.client_gaussian(self.seed, round.index, clients, updates.shape[1], std)
-        messages = bounded + torch.from_numpy(noise).to(updates)
-        return messages, messages if self.memory == "own_message" else bounded, norms
-
-    def mean(self, total: Tensor, round: Round) -> Tensor:
-        """The cohort's sum, noised here if the server is trusted, over the public divisor."""
-        if self.trust == "central" and self.bound is not None and self.noise_std > 0:
-            noise = mechanisms.server_gaussian(self.seed, round.index, len(total), self.noise_std)
-            total = total + torch.from_numpy(noise).to(total)
-        return total / round.divisor
-
-    @property
-    def private(self) -> bool:
-        return self.bound is not None and self.noise_std > 0
-
-
 class LocalOracle:
     """What `algorithms.base.Local` promises, for one chunk of clients in one round."""
 
@@ -81,8 +38,10 @@ class LocalOracle:
         round: Round,
         seed: int,
         clients: np.ndarray,
+        passage: GradientPassage | None = None,
     ):
-        self.steps, self.lr = round.steps, round.lr
+        self.round, self.steps, self.lr = round, round.steps, round.lr
+        self._passage = passage  # None: gradients pass freely
         self._problem, self._optimiser = problem, optimiser
         self._batches = federation.batches(seed, round.index, clients, round.steps)
         self._velocity: Tensor | None = None
@@ -91,7 +50,7 @@ class LocalOracle:
         batch = next(self._batches, None)
         if batch is None:
             raise RuntimeError(f"the algorithm asked for more than the {self.steps} gradients that this round's schedule allows")
-        gradient = self._problem.gradient(y, batch)
+        gradient = self._problem.gradient(y, batch) if self._passage is None else self._passage.gradient(self._problem, y, batch)
         return gradient + self._optimiser.weight_decay * y if self._optimiser.weight_decay else gradient
 
     def step(self, y: Tensor, direction: Tensor) -> Tensor:
@@ -110,6 +69,13 @@ class State:
     velocity: Tensor | None  # server momentum, (d,)
     memory: Tensor | None  # (M, d), where the algorithm remembers
     ledger: Ledger
+    clip: float  # C of the next round (0: the median of its norms)
+    earlier: Tensor  # (j, d): the iterates before the last one that are averaged into the output
+
+    @property
+    def output(self) -> Tensor:
+        """The model that is evaluated and kept: the mean of the last iterates, (d,)."""
+        return torch.cat([self.earlier, self.server.x[None]]).mean(0) if len(self.earlier) else self.server.x
 
 
 @dataclass(frozen=True)
@@ -117,7 +83,9 @@ class Diagnostics:
     """Of one round, before bounding. They leak: for simulation only."""
 
     update_norm: float  # mean over the cohort
-    clipped_fraction: float
+    clipped_fraction: float  # of the updates, or at record level of the records' gradients
+    server_step: float  # server_lr times the algorithm's own factor
+    clip: float  # C
 
 
 @dataclass(frozen=True)
@@ -131,52 +99,81 @@ class Cohort:
     door: SendDoor
     chunk: int
     seed: int
+    clip: float = 0.0  # C of the first round's messages
+    records: GradientDoor | None = None  # record level
+    average_last: int = 1
+
+    @property
+    def private(self) -> bool:
+        return self.door.private or (self.records is not None and self.records.noise > 0)
+
+    def releases(self, schedule: Schedule) -> np.ndarray:
+        """How many releases the schedule plans for each client: (M,)."""
+        planned = schedule.participation if self.records is None else schedule.gradients
+        return planned.copy() if self.private else np.zeros_like(planned)
+
+    def releases_of(self, round: Round) -> int:
+        """How many each client of a round's cohort makes."""
+        return (1 if self.records is None else round.steps) if self.private else 0
 
     def start(self, x: Tensor) -> State:
         """Round 0: the server has x, every client's memory is zero, the ledger is empty."""
         clients = self.federation.clients
         memory = x.new_zeros(clients, len(x)) if self.algorithm.remembers else None
         velocity = torch.zeros_like(x) if self.optimiser.server_momentum else None
-        return State(self.algorithm.start(x), velocity, memory, Ledger(clients))
+        return State(self.algorithm.start(x), velocity, memory, Ledger(clients), self.clip, x.new_empty(0, len(x)))
 
     def play(self, state: State, round: Round) -> tuple[State, Diagnostics]:
-        """One round. The state given is not changed, except that the clients' memories are updated in place."""
-        total = torch.zeros_like(state.server.x)
-        kept: list[tuple[np.ndarray, Tensor]] = []
-        norms: list[Tensor] = []
-        for clients in self._chunks(round.cohort):
-            messages, own, norm = self._work(state, round, clients)
-            total = total + messages.sum(0)
-            norms.append(norm)
+        """One round. The state given is not changed, except that the clients' memories and the ledger are updated in place."""
+        passages: list[GradientPassage] = []
+        worked: Iterable[tuple[np.ndarray, Tensor]] = (
+            (clients, self._work(state, round, clients, passages)) for clients in self._chunks(round.cohort)
+        )
+        clip = state.clip
+        if self.door.median and self.door.bound is not None and len(round.cohort):
+            worked = list(worked)  # every update before any is clipped
+            clip = max(1e-12, torch.cat([updates.norm(dim=1) for _, updates in worked]).quantile(0.5).item())
+        passage = Passage(self.door, round, clip, torch.zeros_like(state.server.x))
+        kept = []
+        for clients, updates in worked:
+            own = passage.send(updates, clients)
             if self.algorithm.remembers:
                 kept.append((clients, own))
-        mean = self.door.mean(total, round)
-        if self.door.private:
-            state.ledger.record(round.cohort)
-        server = self._server_step(state, Sent(mean, total.new_empty(0, len(total))), round)
+        sent = passage.sent(state.ledger)
+        if self.private:
+            state.ledger.end_round()
         for clients, own in kept:
-            assert state.memory is not None
-            rows = torch.from_numpy(clients).to(state.memory.device)
-            fresh = self.algorithm.remember(state.memory[rows], Sent(mean, own), round)
-            state.memory.index_copy_(0, rows, fresh)  # in place: (M, d) may be most of the memory there is
-        return server, self._diagnose(norms)
+            self._remember(state, clients, Sent(sent.mean, own, sent.mean_square_norm, sent.naive_square_norm), round)
+        server, velocity = self._server_step(state, sent, round)
+        earlier = torch.cat([state.earlier, state.server.x[None]])[-(self.average_last - 1) :] if self.average_last > 1 else state.earlier
+        fresh = State(server, velocity, state.memory, state.ledger, passage.next_clip(), earlier)
+        return fresh, self._diagnose(passage, passages, sent)
 
     def _chunks(self, cohort: np.ndarray) -> Iterator[np.ndarray]:
         for start in range(0, len(cohort), self.chunk):
             yield cohort[start : start + self.chunk]
 
-    def _work(self, state: State, round: Round, clients: np.ndarray) -> tuple[Tensor, Tensor, Tensor]:
-        """Local work of one chunk, through the door: messages and own copies, (c, d), and norms before bounding, (c,)."""
-        local = LocalOracle(self.problem, self.federation, self.optimiser, round, self.seed, clients)
+    def _work(self, state: State, round: Round, clients: np.ndarray, passages: list[GradientPassage]) -> Tensor:
+        """Local work of one chunk: what it offers to the door, (c, d)."""
         x = state.server.x
+        passage = None
+        if self.records is not None:
+            passage = self.records.start(round, clients, self.federation.lot_weights(clients), state.ledger)
+            passages.append(passage)
+        local = LocalOracle(self.problem, self.federation, self.optimiser, round, self.seed, clients, passage)
         if state.memory is None:
             memory = x.new_zeros(()).expand(len(clients), len(x))
         else:
             memory = state.memory[torch.from_numpy(clients).to(x.device)]
-        update = self.algorithm.client(state.server, memory, local)
-        return self.door.messages(update, clients, round)
+        return self.algorithm.client(state.server, memory, local)
 
-    def _server_step(self, state: State, sent: Sent, round: Round) -> State:
+    def _remember(self, state: State, clients: np.ndarray, sent: Sent, round: Round) -> None:
+        assert state.memory is not None
+        rows = torch.from_numpy(clients).to(state.memory.device)
+        fresh = self.algorithm.remember(state.server, state.memory[rows], sent, round)
+        state.memory.index_copy_(0, rows, fresh)  # in place: (M, d) may be most of the memory there is
+
+    def _server_step(self, state: State, sent: Sent, round: Round) -> tuple[Server, Tensor | None]:
         """The algorithm proposes the next model; server_lr and server_momentum act on the step that it proposes."""
         proposed = self.algorithm.server(state.server, sent, round)
         velocity = state.velocity
@@ -185,11 +182,16 @@ class Cohort:
             if velocity is not None:
                 velocity = direction = self.optimiser.server_momentum * velocity + direction
             proposed = proposed._replace(x=state.server.x + self.optimiser.server_lr * direction)
-        return State(proposed, velocity, state.memory, state.ledger)
+        return proposed, velocity
 
-    def _diagnose(self, norms: list[Tensor]) -> Diagnostics:
-        if not norms:
-            return Diagnostics(float("nan"), float("nan"))
-        every = torch.cat(norms)
-        clipped = (every > self.door.clip).double().mean().item() if self.door.bound else 0.0
-        return Diagnostics(every.mean().item(), clipped)
+    def _diagnose(self, passage: Passage, passages: list[GradientPassage], sent: Sent) -> Diagnostics:
+        step = getattr(self.algorithm, "step", None)
+        factor = self.optimiser.server_lr * (float(step(sent)) if step is not None else 1.0)
+        if not passage.norms:
+            return Diagnostics(float("nan"), float("nan"), factor, passage.clip)
+        every = torch.cat(passage.norms)
+        if self.records is not None:
+            clipped = float(sum(p.clipped for p in passages)) / max(1.0, float(sum(p.records for p in passages)))
+            return Diagnostics(every.mean().item(), clipped, factor, self.records.clip or float("nan"))
+        clipped = (every > passage.clip).double().mean().item() if self.door.bound else 0.0
+        return Diagnostics(every.mean().item(), clipped, factor, passage.clip if self.door.bound else float("nan"))

@@ -1,6 +1,6 @@
 """How training records are dealt to clients.
 
-Every function returns one array of record indices (int64, sorted) for each client: disjoint, none empty.
+Every function returns one array of record indices (int64, sorted) for each client, none empty; disjoint, but for `overlap`.
 """
 
 from __future__ import annotations
@@ -66,6 +66,22 @@ def dirichlet(labels: np.ndarray, owners: np.ndarray | None, clients: int, rng: 
         parts.append(np.sort(np.concatenate(pieces)))
         begin, stock = begin + take, stock - take
     return parts
+
+
+def overlap(labels: np.ndarray, owners: np.ndarray | None, clients: int, rng: np.random.Generator, percent: float) -> Parts:
+    """Each client draws `percent` % of all records for itself, so a record may sit in several clients or in none (`pfl`).
+
+    It depends on the number of records alone, so the accountant can ask how many clients hold one before any data loads.
+    """
+    return held(len(labels), clients, rng, percent)
+
+
+def held(records: int, clients: int, rng: np.random.Generator, percent: float) -> Parts:
+    """`overlap` of so many records."""
+    size = int(records * percent / 100)
+    if not 1 <= size <= records:
+        raise ValueError(f"partition.percent={percent}: expected 0 < percent <= 100 with at least one of the {records} records")
+    return [np.sort(rng.choice(records, size, replace=False)) for _ in range(clients)]
 
 
 def natural(labels: np.ndarray, owners: np.ndarray | None, clients: int, rng: np.random.Generator) -> Parts:

@@ -26,15 +26,20 @@ class LotRule:
 
         A lot without replacement is averaged; a Poisson lot is divided by its expected size, never by its realised one.
         """
+        weight = self.weight(records)
         if self.full:
-            return [(np.arange(records), 1 / records)] * steps
+            return [(np.arange(records), weight)] * steps
         draw = rng.generator(seed, "lot", round, client)
         if self.batch_size is not None:
             picks = draw.random((steps, records)).argpartition(self.batch_size - 1, axis=1)[:, : self.batch_size]
-            return [(pick, 1 / self.batch_size) for pick in picks]
+            return [(pick, weight) for pick in picks]
         assert self.sample_rate is not None
         taken = draw.random((steps, records)) < self.sample_rate
-        return [(np.flatnonzero(row), 1 / (self.sample_rate * records)) for row in taken]
+        return [(np.flatnonzero(row), weight) for row in taken]
+
+    def weight(self, records: int) -> float:
+        """Of a record in its lot, for a client with so many."""
+        return 1 / (self.batch_size or records * (self.sample_rate or 1))
 
 
 def pad(lots: Sequence[tuple[np.ndarray, float]], starts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

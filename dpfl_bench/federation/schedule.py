@@ -6,14 +6,14 @@ Numpy only: `dpfl-bench plan` draws it without torch.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 
 from dpfl_bench import rng
-from dpfl_bench.privacy.releases import Neighbours, Releases, Sampling, Trust
+from dpfl_bench.privacy.releases import Sampling
 
 
 @dataclass(frozen=True)
@@ -26,6 +26,7 @@ class Round:
     p: float  # probability of a communication at one local step (ScaffNew's p): 1 / expected local steps
     cohort: np.ndarray  # indices of the clients that take part, ascending
     divisor: float  # what the cohort's sum is divided by: its size, or the expected one under Poisson sampling
+    share: float = 1.0  # of the clients, that takes part (in expectation)
 
 
 @dataclass(frozen=True)
@@ -61,15 +62,32 @@ class Schedule:
             p=self.p,
             cohort=self.cohort(index),
             divisor=self.cohort_size,
+            share=self.share,
         )
 
-    def participation(self, rounds: int | None = None) -> np.ndarray:
-        """How often each client takes part in the first `rounds` rounds (all of them by default): shape (clients,)."""
-        count = self.rounds if rounds is None else rounds
-        if self.sampling == "full":
-            return np.full(self.clients, count)
-        drawn = [self.cohort(index) for index in range(count)]
-        return np.bincount(np.concatenate([np.empty(0, dtype=np.int64), *drawn]), minlength=self.clients)
+    @property
+    def share(self) -> float:
+        return self.cohort_size / self.clients
+
+    def first(self, rounds: int) -> Schedule:
+        """The same, ending after so many rounds."""
+        return replace(self, steps=self.steps[:rounds])
+
+    @cached_property
+    def participation(self) -> np.ndarray:
+        """In how many rounds each client takes part: shape (clients,)."""
+        return self._taken((1,) * self.rounds)
+
+    @cached_property
+    def gradients(self) -> np.ndarray:
+        """How many local steps each client does: shape (clients,)."""
+        return self._taken(self.steps)
+
+    def _taken(self, counts: Sequence[int]) -> np.ndarray:
+        taken = np.zeros(self.clients, dtype=np.int64)
+        for index, count in enumerate(counts):
+            taken[self.cohort(index)] += count
+        return taken
 
     @cached_property
     def smallest_cohort(self) -> int:
@@ -79,17 +97,23 @@ class Schedule:
         return min((size for t in range(self.rounds) if (size := len(self.cohort(t)))), default=self.cohort_size)
 
 
+def max_of(taken: np.ndarray) -> int:
+    return int(taken.max(initial=0))
+
+
 class Prefixes:
     """The first 1, 2, ... rounds of a schedule, drawn as far as is asked, beyond the schedule's own end too."""
 
-    def __init__(self, schedule: Schedule) -> None:
-        self._schedule = schedule
+    def __init__(self, schedule: Schedule, exposure: Callable[[np.ndarray], int] = max_of) -> None:
+        self._schedule, self._exposure = schedule, exposure
         self._taken = np.zeros(schedule.clients, dtype=np.int64)
         self._worst, self._smallest = [0], [schedule.clients]
 
     def worst(self, rounds: int) -> int:
-        """How often the most frequent client takes part in the first `rounds` rounds."""
-        return rounds if self._schedule.sampling == "full" else self._drawn(rounds)._worst[rounds]
+        """`exposure` of how often each client takes part in the first `rounds` rounds: by default of the most frequent one."""
+        if self._schedule.sampling == "full":
+            return rounds * self._exposure(np.ones(self._schedule.clients, dtype=np.int64))
+        return self._drawn(rounds)._worst[rounds]
 
     def smallest_cohort(self, rounds: int) -> int:
         """The smallest cohort of the first `rounds` rounds that is not empty."""
@@ -101,7 +125,7 @@ class Prefixes:
         for index in range(len(self._worst) - 1, rounds):
             cohort = self._schedule.cohort(index)
             self._taken[cohort] += 1
-            self._worst.append(int(self._taken.max()))
+            self._worst.append(self._exposure(self._taken))
             self._smallest.append(min(self._smallest[-1], len(cohort) or self._schedule.clients))
         return self
 
@@ -118,20 +142,3 @@ def coin_steps(seed: int, total_steps: int, local_steps: int) -> tuple[int, ...]
     """
     heads = np.flatnonzero(rng.generator(seed, "coins").random(total_steps) < 1 / local_steps)
     return tuple(int(gap) for gap in np.diff(heads, prepend=-1))
-
-
-def releases(schedules: Sequence[Schedule], trust: Trust, neighbours: Neighbours, sums_only: bool, memoryless: bool) -> Releases:
-    """What the worst of these seeds releases."""
-    first = schedules[0]
-    return Releases(
-        rounds=max(s.rounds for s in schedules),
-        clients=first.clients,
-        cohort=first.cohort_size,
-        sampling=first.sampling,
-        trust=trust,
-        neighbours=neighbours,
-        worst=max(int(s.participation().max()) for s in schedules),
-        smallest_cohort=min(s.smallest_cohort for s in schedules),
-        sums_only=sums_only,
-        memoryless=memoryless,
-    )

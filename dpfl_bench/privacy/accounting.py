@@ -1,12 +1,18 @@
 """Epsilon of a composition: closed form, privacy loss distributions (PLD) or Rényi divergences (RDP).
 
-Unit: one client. The noise multiplier is std / sensitivity of one release, the sensitivity of the neighbouring relation that the
-composition is valid for (`releases.py`): C under add_remove_one, 2C under replace_one. Every number is an upper bound:
+Unit: one client or one record, as in `releases.py`. The noise multiplier is std / sensitivity of one release, the sensitivity of the
+neighbouring relation that the composition is valid for: for a client, C under add_remove_one, 2C under replace_one. Every number is
+an upper bound:
 
 - gaussian (no sampling, either relation): exact; PLD by dp-accounting; RDP in closed form over real orders.
 - poisson (add_remove_one): PLD and RDP by dp-accounting (RDP: Mironov, Talwar & Zhang 2019).
 - fixed (without replacement, replace_one): PLD of the dominating pair in `divergences.py`; RDP by dp-accounting (Wang,
   Balle & Kasiviswanathan 2019, Theorem 27).
+- participation (`rounds`, any of the three under a coin that shows): PLD of the mixture, in one pass over Fourier space where
+  dp-accounting's `compute_mixture`, to which the tests hold it, takes a composition for every length of round; RDP of the mixture.
+- pure (any sampling, either relation): the optimal composition of eps_0-DP, exact; basic composition, times * eps_0.
+
+`paper` is dpscaffold's own accountant (`paper.py`), for what it was made for; it is no bound, and nothing here takes it by itself.
 
 dp-accounting's `GaussianDpEvent` means std / C in its PLD accountant under REPLACE_ONE, but std / sensitivity in its RDP
 accountant, sampled or not. Here PLDs are therefore built for sensitivity 1, never with REPLACE_ONE.
@@ -17,10 +23,10 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 
-from dpfl_bench.privacy.divergences import gaussian_rdp_epsilon, pld_epsilon, rdp_epsilon
+from dpfl_bench.privacy import divergences, paper
 from dpfl_bench.privacy.releases import Composition, PrivacyError, View
 
-ACCOUNTANTS = ("auto", "exact", "pld", "rdp")
+ACCOUNTANTS = ("auto", "exact", "pld", "rdp", "basic", "paper")
 _LOG_SQRT_2PI = 0.5 * math.log(2 * math.pi)
 _GAUSS_LEGENDRE = (  # 8 points: (node, weight), each standing for +node and -node
     (0.1834346424956498, 0.3626837833783620),
@@ -96,8 +102,10 @@ def mu_for(eps: float, delta: float) -> float:
 
 
 def accountants_for(composition: Composition) -> tuple[str, ...]:
-    """The accountants that are valid for a composition, tightest first."""
-    return ("exact", "pld", "rdp") if composition.mechanism == "gaussian" else ("pld", "rdp")
+    """The accountants that bound a composition, tightest first."""
+    if composition.mechanism == "pure":
+        return ("exact", "basic")
+    return ("exact", "pld", "rdp") if composition.mechanism == "gaussian" and not composition.rounds else ("pld", "rdp")
 
 
 def epsilon(view: Composition | View, noise_multiplier: float, delta: float, accountant: str = "auto") -> float:
@@ -119,34 +127,71 @@ def candidates(view: Composition | View, accountant: str) -> list[tuple[Composit
     compositions: Sequence[Composition] = (view,) if isinstance(view, Composition) else view
     if accountant not in ACCOUNTANTS:
         raise PrivacyError(f"accountant={accountant}: expected one of {', '.join(ACCOUNTANTS)}")
+    if accountant == "paper":
+        return _candidates_of_the_paper(compositions)
     pairs = [(c, name) for c in compositions for name in accountants_for(c) if accountant in (name, "auto")]
     if not pairs:
         valid = sorted({name for c in compositions for name in accountants_for(c)})
-        kinds = ", ".join(c.mechanism for c in compositions)
+        kinds = ", ".join("participation" if c.rounds else c.mechanism for c in compositions)
         raise PrivacyError(f"accountant={accountant}: not valid for {kinds} (use auto or {', '.join(valid)})")
-    # nothing beats the closed form, so `auto` asks nobody else where it holds; free answers come first
-    pairs = [(c, name) for c, name in pairs if accountant != "auto" or c.mechanism != "gaussian" or name == "exact"]
+    # nothing beats the closed forms, so `auto` asks nobody else where they hold; free answers come first
+    if accountant == "auto":
+        pairs = [(c, name) for c, name in pairs if name == "exact" or "exact" not in accountants_for(c)]
     return sorted(pairs, key=lambda pair: pair[1] != "exact")
+
+
+def _candidates_of_the_paper(compositions: Sequence[Composition]) -> list[tuple[Composition, str]]:
+    """dpscaffold's accountant speaks of lots without replacement within clients drawn in every round, to a third party."""
+    pairs = [(c, "paper") for c in compositions if c.rounds and c.mechanism == "fixed" and c.share < 1]
+    if not pairs:
+        raise PrivacyError(
+            "accountant=paper: dpscaffold's own accountant needs privacy.unit=record, lots of fixed size (batch_size), "
+            "neighbours=replace_one, sampled clients and observer=third_party (use accountant=auto)"
+        )
+    return pairs
 
 
 def one(composition: Composition, noise_multiplier: float, delta: float, name: str) -> float:
     """Eps of one composition by one accountant: 0 if nothing is released, inf without noise."""
-    z = noise_multiplier * composition.scale
     if composition.times == 0:
         return 0.0
-    if z == 0 or z == math.inf:
-        return math.inf if z == 0 else 0.0
+    if composition.mechanism == "pure":
+        return _one_pure(composition, noise_multiplier, delta, name)
+    z = composition.joint(noise_multiplier) * composition.scale
+    if z == 0:
+        return math.inf
+    if name == "paper":
+        effective = z * math.sqrt(composition.cohort)
+        return paper.epsilon(effective, composition.rate, composition.share, composition.rounds, delta)
+    if z == math.inf:
+        return 0.0
+    if composition.rounds:
+        return _one_participation(composition, z, delta, name)
+    if composition.mechanism != "gaussian":
+        return _one_sampled(composition, z, delta, name)
     if name == "exact":
         return eps_of_gaussian(math.sqrt(composition.times) / z, delta)
-    if composition.mechanism == "gaussian":  # T releases are one with z / sqrt(T)
-        z, rate, times = z / math.sqrt(composition.times), 1.0, 1
-    else:
-        rate, times = composition.rate, composition.times
+    z = z / math.sqrt(composition.times)  # T releases are one with z / sqrt(T)
+    return divergences.gaussian_rdp_epsilon(1 / z, delta) if name == "rdp" else divergences.pld_epsilon("gaussian", 1.0, z, 1, delta)
+
+
+def _one_pure(c: Composition, noise_multiplier: float, delta: float, name: str) -> float:
+    pure = 1 / noise_multiplier if noise_multiplier > 0 else math.inf
+    if pure in (0, math.inf):
+        return pure
+    return divergences.pure_epsilon(pure, c.times, delta) if name == "exact" else c.times * pure
+
+
+def _one_participation(c: Composition, z: float, delta: float, name: str) -> float:
     if name == "pld":
-        return pld_epsilon(composition.mechanism, rate, z, times, delta)
-    if composition.mechanism == "gaussian":
-        return gaussian_rdp_epsilon(1 / z, delta)
-    return rdp_epsilon(composition.mechanism, composition.population, composition.sample, z, times, delta)
+        return divergences.participation_pld_epsilon(c.mechanism, c.rate, z, c.share, c.rounds, delta)
+    return divergences.participation_rdp_epsilon(c.mechanism, c.rate, c.population, c.sample, z, c.share, c.rounds, delta)
+
+
+def _one_sampled(c: Composition, z: float, delta: float, name: str) -> float:
+    if name == "pld":
+        return divergences.pld_epsilon(c.mechanism, c.rate, z, c.times, delta)
+    return divergences.rdp_epsilon(c.mechanism, c.rate, c.population, c.sample, z, c.times, delta)
 
 
 def spent(views: Iterable[View], noise_multiplier: float, delta: float, accountant: str = "auto") -> list[float]:

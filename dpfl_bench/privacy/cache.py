@@ -12,7 +12,7 @@ from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
 
-CACHE_VERSION = 1  # bump when a change moves any calibrated noise
+CACHE_VERSION = 2  # bump when a change moves any calibrated noise
 
 
 def cached(question: dict[str, object], answer: Callable[[], float]) -> float:

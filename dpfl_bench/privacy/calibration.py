@@ -1,7 +1,8 @@
 """The noise that a budget asks for, the papers' formula for it, and the rounds that a noise allows.
 
-Unit: one client; neighbouring relation and sampling are those of the `Releases` (see `releases.py`). The noise multiplier is
-std / sensitivity of one release. Everything errs on the private side: the epsilon of the noise returned never exceeds the target.
+Unit, neighbouring relation and sampling are those of the `Releases` or `RecordReleases` (see `releases.py`). The noise multiplier is
+std / sensitivity of one release (pure: 1/eps_0). Everything errs on the private side: the epsilon of the noise returned never exceeds
+the target.
 """
 
 from __future__ import annotations
@@ -10,31 +11,34 @@ import dataclasses
 import math
 from collections.abc import Callable
 
-from dpfl_bench.privacy.accounting import candidates, epsilon, mu_for, one
+from dpfl_bench.privacy.accounting import accountants_for, candidates, epsilon, mu_for, one
 from dpfl_bench.privacy.cache import cached
-from dpfl_bench.privacy.releases import Composition, Observer, PrivacyError, Releases, View, view
+from dpfl_bench.privacy.releases import Composition, Observer, PrivacyError, RecordReleases, Releases, View, view
 
 _TIGHT = 0.9992  # a search stops once eps lies between this part of the target and the target
 
 
-def calibrate(releases: Releases, observer: Observer, eps: float, delta: float, accountant: str = "auto") -> float:
+def calibrate(releases: Releases | RecordReleases, observer: Observer, eps: float, delta: float, accountant: str = "auto") -> float:
     """The noise multiplier with .999 eps < epsilon <= eps towards `observer`; 0 if eps is inf or nothing is released."""
     compositions = view(releases, observer)
     if compositions is None:
         raise PrivacyError(
-            f"observer={observer}: trusted under trust={releases.trust}, no noise bounds it (use observer=third_party or trust=secagg)"
+            f"observer={observer}: trusted under trust=central, no noise bounds it (use observer=third_party or trust=secagg)"
         )
     if not eps > 0:
         raise PrivacyError(f"eps={eps}: expected eps > 0 (use eps=inf for no privacy)")
-    pairs = candidates(compositions, accountant)
+    # The first alternative averages over the cohorts' coins; the others know how they fell. Were the noise chosen by those, it would
+    # tell of the coins, and the average would hold with delta up to doubled only.
+    every = candidates(compositions, accountant)
+    pairs = [pair for pair in every if pair[0] == compositions[0]] or every
     epsilon(compositions, 0.0, delta, accountant)  # checks delta before anything is searched
     if eps == math.inf or any(c.times == 0 for c in compositions):
         return 0.0
     if all(name == "exact" for _, name in pairs):  # solved faster than read
         noise = _solve(pairs, eps, delta)
     else:
-        question = {"releases": dataclasses.asdict(releases), "observer": observer, "accountant": accountant}
-        noise = cached({**question, "eps": eps, "delta": delta}, lambda: _solve(pairs, eps, delta))
+        question = {"kind": type(releases).__name__, "releases": dataclasses.asdict(releases), "observer": observer}
+        noise = cached({**question, "accountant": accountant, "eps": eps, "delta": delta}, lambda: _solve(pairs, eps, delta))
     return noise
 
 
@@ -49,14 +53,15 @@ def _solve(pairs: list[tuple[Composition, str]], eps: float, delta: float) -> fl
             least, winner = noise, (composition, name)
     if least == math.inf:
         raise PrivacyError(f"eps={eps}, delta={delta}: {pairs[0][1]} finds no noise that is enough (use accountant=auto)")
-    _cross_check(*winner, least, delta)
+    if winner[1] != "paper":  # no bound, so nothing to hold it to
+        _cross_check(*winner, least, delta)
     return least
 
 
 def _cross_check(composition: Composition, name: str, noise: float, delta: float) -> None:
-    """RDP may not fall below what is tighter, PLD must be as good as the closed form: raise if the numbers say otherwise."""
-    tight = "exact" if composition.mechanism == "gaussian" else "pld"
-    loose = "rdp" if name == tight else name
+    """The looser accountant may not fall below the tighter, PLD must be as good as the closed form: raise if numbers say otherwise."""
+    tight, *_, loosest = accountants_for(composition)
+    loose = loosest if name == tight else name
     low, high = one(composition, noise, delta, tight), one(composition, noise, delta, loose)
     slack = 0.01 * low + 1e-3 if tight == "pld" else 0.0  # what PLD's grid may add
     if low < math.inf and (high < low - slack - 1e-6 or (loose == "pld" and high > 1.01 * low + 1e-6)):
@@ -69,11 +74,19 @@ def _cross_check(composition: Composition, name: str, noise: float, delta: float
 def _least_noise(composition: Composition, name: str, eps: float, delta: float) -> float:
     """The least noise multiplier of one composition by one accountant; inf if none is found."""
     mu = mu_for(eps, delta)
-    if name == "exact":
-        return math.sqrt(composition.times) / (mu * composition.scale)
+    alone = dataclasses.replace(composition, companions=())
+    if name == "exact" and composition.mechanism == "gaussian":
+        return composition.apart(math.sqrt(composition.times) / (mu * composition.scale))
+    noise = _search(lambda z: one(alone, z, delta, name), eps, _first_guess(composition, mu, eps))
+    return composition.apart(noise)
+
+
+def _first_guess(composition: Composition, mu: float, eps: float) -> float:
+    if composition.mechanism == "pure":  # few releases spend eps_0 each, many small ones are nearly Gaussian
+        return min(composition.times / eps, math.sqrt(composition.times) / mu)
     # many small releases are nearly one Gaussian with mu^2 = T q^2 (exp(1/z^2) - 1)
-    guess = 1 / math.sqrt(math.log1p((mu / composition.rate) ** 2 / composition.times)) / composition.scale
-    return _search(lambda noise: one(composition, noise, delta, name), eps, guess)
+    expected = composition.times * composition.share
+    return 1 / math.sqrt(math.log1p((mu / composition.rate) ** 2 / expected)) / composition.scale
 
 
 def _search(spent: Callable[[float], float], eps: float, guess: float) -> float:
@@ -134,15 +147,47 @@ def max_rounds(
     """The largest number of rounds, at most `limit`, with epsilon <= eps. `view_at(t)` is the view of the first t rounds."""
 
     def fits(rounds: int) -> bool:
-        return epsilon(view_at(rounds), noise_multiplier, delta, accountant) <= eps
+        return any(one(c, noise_multiplier, delta, name) <= eps for c, name in candidates(view_at(rounds), accountant))
 
-    if limit < 1 or not fits(1):
+    if limit < 1 or epsilon(view_at(1), noise_multiplier, delta, accountant) > eps:
         return 0
-    first = view_at(1)[0]
-    squared = (noise_multiplier * first.scale) ** 2
-    per_round = 1 / squared if first.mechanism == "gaussian" else first.rate**2 * math.expm1(min(1 / squared, 50.0))
-    guess = min(mu_for(eps, delta) ** 2 / per_round, limit)  # exact without sampling, close with it
-    return _last_that_fits(fits, max(1, int(guess)), limit)
+
+    def spent(rounds: int) -> float:
+        """By the first alternative alone, by its tightest accountant: every question costs."""
+        seen = view_at(rounds)
+        pairs = candidates(seen, accountant)
+        composition, name = next((pair for pair in pairs if pair[0] == seen[0]), pairs[0])
+        return one(composition, noise_multiplier, delta, name)
+
+    guess = _rounds_of_a_gaussian(view_at(1)[0], noise_multiplier, mu_for(eps, delta))
+    return _last_that_fits(fits, _near(spent, eps, guess, limit), limit)
+
+
+def _rounds_of_a_gaussian(first: Composition, noise_multiplier: float, mu: float) -> float:
+    """Rounds that mu allows, were the round that `first` is of a Gaussian: exact for one, close for many small releases."""
+    z = first.joint(noise_multiplier) * (1 if first.mechanism == "pure" else first.scale)
+    if not 0 < z < math.inf:
+        return math.inf
+    plain = first.mechanism in ("gaussian", "pure")
+    per_release = 1 / z**2 if plain else first.rate**2 * math.expm1(min(1 / z**2, 50.0))
+    return mu**2 / (per_release * first.share * max(first.times, 1))
+
+
+def _near(spent: Callable[[int], float], eps: float, guess: float, limit: int) -> int:
+    """A number of rounds that spends about eps: steps on log(eps) as a line in log(rounds), the slope of the last two."""
+    rounds, slope, before = max(1, int(min(guess, limit))), 0.5, None
+    for _ in range(8):
+        now = spent(rounds)
+        if not 0 < now < math.inf:
+            break
+        if before is not None and before[0] != rounds and before[1] != now:
+            slope = min(2.0, max(0.2, math.log(now / before[1]) / math.log(rounds / before[0])))
+        before = (rounds, now)
+        aim = max(1, int(min(rounds * (eps / now) ** (1 / slope), limit)))
+        if abs(aim - rounds) <= 1:
+            return aim
+        rounds = aim
+    return rounds
 
 
 def _last_that_fits(fits: Callable[[int], bool], guess: int, limit: int) -> int:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 import numpy as np
-
-from dpfl_bench.privacy.releases import Releases
 
 
 class OverspentError(RuntimeError):
@@ -16,39 +14,44 @@ class OverspentError(RuntimeError):
 
 @dataclass
 class Ledger:
-    """Releases of one seed so far. `taken[i]`: how often client i's (noisy) message went out."""
+    """Releases of one seed so far.
+
+    `taken[i]`: how often client i's noised message went out (client level), or how many noised gradients it made (record level).
+    `sums`: how often each further sum went out with the messages.
+    """
 
     clients: int
     rounds: int = 0
     taken: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    sums: dict[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not len(self.taken):
             self.taken = np.zeros(self.clients, dtype=np.int64)
 
-    def record(self, cohort: np.ndarray) -> None:
-        """One release of the cohort's messages."""
-        self.taken[cohort] += 1
+    def record(self, clients: np.ndarray) -> None:
+        """One release by each of these clients."""
+        self.taken[clients] += 1
+
+    def record_sum(self, name: str) -> None:
+        """One more sum over the cohort."""
+        self.sums[name] = self.sums.get(name, 0) + 1
+
+    def end_round(self) -> None:
         self.rounds += 1
 
-    def check(self, allowed: np.ndarray, rounds: int) -> None:
-        """Raise if the doors recorded more than the schedule (participation per client, rounds) allowed."""
-        if self.rounds > rounds or (self.taken > allowed).any():
-            worst = int((self.taken - allowed).max())
-            raise OverspentError(
-                f"the doors recorded {self.rounds} releases where the schedule allowed {rounds} "
-                f"(a client was {max(worst, 0)} over its share): no result is saved; this is a bug in the algorithm or the engine"
-            )
+    def verify(self, planned: np.ndarray, rounds: int, sums: Collection[str] = ()) -> None:
+        """Raise unless the doors recorded exactly what the schedule planned so far, so that the plan is the ledger.
 
-    def settle(self, allowed: np.ndarray, rounds: int) -> None:
-        """At the end of a private run: raise unless exactly what was planned has been recorded, so that the plan is the ledger."""
-        self.check(allowed, rounds)
-        if self.rounds < rounds or (self.taken < allowed).any():
-            raise OverspentError(
-                f"the doors recorded {self.rounds} releases where the schedule planned {rounds}: something may have passed unrecorded; "
-                "no result is saved; this is a bug in the algorithm or the engine"
-            )
-
-    def so_far(self, planned: Releases) -> Releases:
-        """The planned releases cut back to what has happened."""
-        return dataclasses.replace(planned, rounds=self.rounds, worst=int(self.taken.max(initial=0)))
+        planned: releases per client. sums: the names of a round's further sums.
+        """
+        counted = {name: rounds for name in sums}
+        over = {name: count for name, count in self.sums.items() if count > counted.get(name, 0)}
+        said = f"the doors recorded {self.rounds} rounds of releases where the schedule planned {rounds}"
+        bug = "no result is saved; this is a bug in the algorithm or the engine"
+        if self.rounds > rounds or (self.taken > planned).any() or over:
+            worst = max(0, int((self.taken - planned).max()))
+            raise OverspentError(f"{said} (a client was {worst} over its share; further sums too many: {over or 'none'}): {bug}")
+        missing = [name for name in sums if self.sums.get(name, 0) < rounds]
+        if self.rounds < rounds or (self.taken < planned).any() or missing:
+            raise OverspentError(f"{said} (further sums missing: {missing or 'none'}): something may have passed unrecorded; {bug}")

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from dpfl_bench.problems.problem import Batch
+from dpfl_bench.problems.problem import Batch, Factors, lengths
 
 
 @dataclass(frozen=True)
@@ -37,11 +37,18 @@ class LinearProblem:
 
     def gradient(self, y: Tensor, batch: Batch) -> Tensor:
         rows = batch.features.flatten(2)  # (c, b, f)
-        residuals = self._residuals(self._outputs(y, rows), batch.targets) * batch.weights.unsqueeze(2)  # (c, b, k)
-        gradient = torch.bmm(residuals.transpose(1, 2), rows).flatten(1)
-        if self.bias:
-            gradient = torch.cat([gradient, residuals.sum(1)], dim=1)
-        return gradient + self.l2 * y if self.l2 else gradient
+        residuals = self._residuals(self._outputs(y, rows), batch.targets)  # (c, b, k)
+        return self._sum(y, rows, residuals * batch.weights.unsqueeze(2))
+
+    def clipped_gradient(self, y: Tensor, batch: Batch, factors: Factors) -> tuple[Tensor, Tensor]:
+        """A record's gradient is residual (x, 1)', of norm |residual| |(x, 1)|: none is ever formed."""
+        rows = batch.features.flatten(2)
+        residuals = self._residuals(self._outputs(y, rows), batch.targets)
+        inputs = (lengths(rows).square() + float(self.bias)).sqrt()
+        real = batch.weights > 0
+        norms = (lengths(residuals) * inputs).to(y).where(real, 0)
+        scales = (batch.weights * factors(norms, batch.weights)).where(real, 0)
+        return self._sum(y, rows, residuals * scales.unsqueeze(2)), norms
 
     def losses(self, x: Tensor, features: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
         outputs = self._outputs(x.unsqueeze(0), features.flatten(1).unsqueeze(0))[0]
@@ -52,6 +59,13 @@ class LinearProblem:
             losses = functional.binary_cross_entropy_with_logits(outputs[:, 0], targets.to(outputs), reduction="none")
             return losses, ((outputs[:, 0] > 0) == (targets == 1)).to(outputs)
         return functional.cross_entropy(outputs, targets, reduction="none"), (outputs.argmax(1) == targets).to(outputs)
+
+    def _sum(self, y: Tensor, rows: Tensor, residuals: Tensor) -> Tensor:
+        """sum_r residual_r (x_r, 1)' + l2 y for each client: (c, d)."""
+        gradient = torch.bmm(residuals.transpose(1, 2), rows).flatten(1)
+        if self.bias:
+            gradient = torch.cat([gradient, residuals.sum(1)], dim=1)
+        return gradient + self.l2 * y if self.l2 else gradient
 
     def _outputs(self, y: Tensor, rows: Tensor) -> Tensor:
         """(c, d), (c, b, f) -> (c, b, k)"""

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call
+from torch.func import functional_call, grad, vmap
 from torch.nn import functional
 
 from dpfl_bench import rng
-from dpfl_bench.problems.problem import Batch
+from dpfl_bench.problems.problem import Batch, Factors, lengths
+
+CHUNK_NUMBERS = 2**21  # of records' gradients that are computed at once: about a cache's size
+HELD_NUMBERS = 2**26  # of those that are kept until they are summed: 256 MB in float32
 
 
 @dataclass(frozen=True)
@@ -41,6 +44,27 @@ class ModuleProblem:
         rows = [self._one(y[i], batch, i) for i in range(len(y))]
         return torch.stack(rows) + self.l2 * y if self.l2 else torch.stack(rows)
 
+    def clipped_gradient(self, y: Tensor, batch: Batch, factors: Factors) -> tuple[Tensor, Tensor]:
+        """The records' gradients are measured, then summed; where they exceed HELD_NUMBERS, they are computed once more for the sum.
+
+        A backward pass of the reweighted loss would be cheaper than that, but rounds otherwise than what was measured, and a record on
+        the kink of a ReLU may get another gradient there, of any length.
+        """
+        fits = int((batch.weights > 0).sum()) * self.dimension <= HELD_NUMBERS
+        held = list(self._by_chunk(y, batch)) if fits else None
+        norms = torch.zeros_like(batch.weights)
+        for client, records, gradients in held or self._by_chunk(y, batch):
+            norms[client, records] = lengths(gradients).to(norms)
+        scales = batch.weights * factors(norms, batch.weights)
+        total = self.l2 * y if self.l2 else torch.zeros_like(y)
+        for client, records, gradients in held or self._by_chunk(y, batch):
+            scale = scales[client, records]
+            if held is None:  # a second computation may differ (Dropout, some GPU operations): no longer than measured
+                measured = norms[client, records].clamp(min=torch.finfo(norms.dtype).tiny)
+                scale = scale / (lengths(gradients).to(norms) / measured).clamp(min=1)
+            total[client] += scale @ gradients
+        return total, norms
+
     def losses(self, x: Tensor, features: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
         with torch.no_grad():
             outputs = self._forward(x, features)
@@ -50,11 +74,40 @@ class ModuleProblem:
         real = batch.weights[client] > 0
         if not real.any():
             return torch.zeros_like(y)
+        return self._weighted(y, batch.features[client][real], batch.targets[client][real], batch.weights[client][real])
+
+    def _weighted(self, y: Tensor, features: Tensor, targets: Tensor, weights: Tensor) -> Tensor:
         leaf = y.detach().requires_grad_()
-        outputs = self._forward(leaf, batch.features[client][real])
-        losses = functional.cross_entropy(outputs, batch.targets[client][real], reduction="none")
-        (gradient,) = torch.autograd.grad((losses * batch.weights[client][real]).sum(), leaf)
+        losses = functional.cross_entropy(self._forward(leaf, features), targets, reduction="none")
+        (gradient,) = torch.autograd.grad((losses * weights).sum(), leaf)
         return gradient
+
+    def _by_chunk(self, y: Tensor, batch: Batch) -> Iterator[tuple[int, Tensor, Tensor]]:
+        """Every real record's gradient, as (client, the records' numbers (n,), gradients (n, d))."""
+        size = max(1, CHUNK_NUMBERS // self.dimension)
+        for client, real in enumerate(batch.weights > 0):
+            for records in torch.split(real.nonzero()[:, 0], size):
+                if len(records):
+                    yield client, records, self._each(y[client].detach(), batch.features[client, records], batch.targets[client, records])
+
+    def _each(self, y: Tensor, features: Tensor, targets: Tensor) -> Tensor:
+        """The gradient of each record, alone in its batch: (n, d)."""
+        if self._vmaps:
+            try:
+                gradients: Tensor = vmap(grad(self._loss), in_dims=(None, 0, 0))(y, features, targets)
+                return gradients
+            except RuntimeError:  # an operation that vmap cannot do; any other error comes again below
+                pass
+        one = y.new_ones(1)
+        return torch.stack([self._weighted(y, x, t, one) for x, t in zip(torch.split(features, 1), torch.split(targets, 1), strict=True)])
+
+    @cached_property
+    def _vmaps(self) -> bool:
+        """vmap refuses what recurrent layers do in place. This also makes `module`, whose initialisation vmap would refuse."""
+        return not any(isinstance(layer, nn.RNNBase) for layer in self.module.modules())
+
+    def _loss(self, y: Tensor, record: Tensor, target: Tensor) -> Tensor:
+        return functional.cross_entropy(self._forward(y, record[None]), target[None])
 
     def _forward(self, x: Tensor, features: Tensor) -> Tensor:
         named = list(self.module.named_parameters())

@@ -5,11 +5,16 @@ Loss of client i: the mean over its records + l2/2 |x|^2 over all parameters. Ob
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
 import torch
 from torch import Tensor
+
+from dpfl_bench import device
+
+Factors = Callable[[Tensor, Tensor], Tensor]  # (norms, weights) -> what each record's gradient is scaled by: (c, b) all three
 
 
 @dataclass(frozen=True)
@@ -40,9 +45,25 @@ class Problem(Protocol):
         """sum_r weight_r grad loss_r(y_i) + l2 y_i for each client i at its own row: (c, d) -> (c, d)."""
         ...
 
+    def clipped_gradient(self, y: Tensor, batch: Batch, factors: Factors) -> tuple[Tensor, Tensor]:
+        """sum_r weight_r factor_r grad loss_r(y_i) + l2 y_i for each client i: (c, d); and each record's gradient norm, (c, b).
+
+        factors(norms, weights) -> (c, b) turns the norms of the records' gradients (without l2) into what each is scaled by, e.g.
+        min(1, C / norm). It is called once, with whole lots; padded rows have norm 0 there and count nothing. l2 y_i depends on no
+        record: it is added once, unclipped. What a record adds, over its weight, is at most factor_r norm_r long up to rounding,
+        1e-6 of it in float32.
+        """
+        ...
+
     def losses(self, x: Tensor, features: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
         """Per record: the loss without l2, and 1.0 for a hit (classification) or the squared error (regression); (n,) each."""
         ...
+
+
+def lengths(rows: Tensor) -> Tensor:
+    """Norms over the last axis, of the squares' sum in the device's widest format: a million float32 squares err by 1e-5 and more."""
+    found: Tensor = torch.linalg.vector_norm(rows, dim=-1, dtype=device.wide(rows.device))
+    return found
 
 
 def in_dtype(features: Tensor, dtype: torch.dtype) -> Tensor:

@@ -131,8 +131,12 @@ def _compared(result: dict[str, Any]) -> dict[str, Any]:
     """
     asked, real = result["eps_target"], result.get("eps", result["eps_target"])
     private = real != math.inf
-    words = [result.get("trust"), result.get("neighbours"), result.get("observer")]
-    guarantee = ", ".join(str(w) for w in [*words, f"delta {result.get('delta')}"] if w) if private else ""
+    words = [result.get(key) for key in ("unit", "trust", "neighbours", "observer")]
+    words.append(f"{result['colluding']} colluding" if result.get("colluding") else None)
+    words.append(f"delta {result.get('delta')}")
+    words.append("the paper's own accountant, no guarantee" if result.get("accountant") == "paper" else None)
+    words.append("not fully accounted" if result.get("fully_accounted") is False else None)
+    guarantee = ", ".join(str(w) for w in words if w) if private else ""
     setting = ", ".join(f"{key} {result[key]}" for key in ("model", "clients", "sampled_clients") if key in result)
     return {"budget": asked if 0.99 * asked <= real <= asked else real, "guarantee": guarantee, "setting": setting}
 

@@ -29,6 +29,10 @@ def curve(metrics: Path, result: dict[str, Any], target: Path) -> None:
         if result["eps"] == float("inf")
         else f"ε = {result['eps']:.3g}, δ = {result['delta']:g} ({result['unit']}, {result['trust']})"
     )
+    if result.get("fully_accounted") is False:
+        budget += ", not fully accounted"
+    if result.get("accountant") == "paper":
+        budget += ", by the paper's own accountant (no guarantee)"
     figure.suptitle(f"{result['algo']} on {result['dataset']}, {budget}; {result['local_steps']} local steps", fontsize=10)
     figure.savefig(target, dpi=120)
 

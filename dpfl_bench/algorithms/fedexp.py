@@ -1,0 +1,59 @@
+"""FedEXP, LDP-FedEXP and CDP-FedEXP (`fedexp`, Algorithms 1 and 2): a server step that adapts to how much the updates differ.
+
+| paper | here |
+|---|---|
+| w^(t), eta_g^(t) | server.x, `step` |
+| Delta_i clipped, noised by LocalRandomizer | the door |
+| c-bar | sent.mean |
+| numerator of eq. (2), (6), (7) or (8) | sent.mean_square_norm |
+| numerator of eq. (3) | sent.naive_square_norm, with `naive` |
+
+The door estimates the numerator: raw without privacy (2), less d sigma^2 under local trust with Gaussian noise (6), with noise of its own,
+which is accounted for, where only sums are released (7), from PrivUnit's messages by Algorithm 5 (8). Under local trust it follows from
+the messages and costs nothing towards the server, but a third party then sees more than their sum. `work` is what the step is put over:
+FedAvg in the paper, any other algorithm here; the step multiplies the step that `work` proposes.
+
+Deviations: max(1, .) everywhere, in (2) and (3) too, where without noise it holds by itself (Jensen); no updates or a mean of exactly 0
+give 1. naive=true is the biased step of eq. (3), for figure 1. The paper's output, the average of the last two iterates, is
+average_last=2.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from dpfl_bench.algorithms.base import Algorithm, Local, Round, Sent
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+@dataclass(frozen=True)
+class FedEXP:
+    work: Algorithm
+    naive: bool
+    uses_norms: ClassVar[bool] = True
+
+    @property
+    def remembers(self) -> bool:
+        return self.work.remembers
+
+    def start(self, x: Tensor) -> Any:
+        return self.work.start(x)
+
+    def client(self, server: Any, memory: Tensor, local: Local) -> Tensor:
+        return self.work.client(server, memory, local)
+
+    def server(self, server: Any, sent: Sent, round: Round) -> Any:
+        proposed = self.work.server(server, sent, round)
+        return proposed._replace(x=server.x + self.step(sent) * (proposed.x - server.x))
+
+    def remember(self, server: Any, memory: Tensor, sent: Sent, round: Round) -> Tensor:
+        return self.work.remember(server, memory, sent, round)
+
+    def step(self, sent: Sent) -> Tensor:
+        """eta_g."""
+        numerator = sent.naive_square_norm if self.naive else sent.mean_square_norm
+        denominator = sent.mean.square().sum()
+        return (numerator / denominator).nan_to_num(nan=1.0, posinf=1.0).clamp(min=1.0)

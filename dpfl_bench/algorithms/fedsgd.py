@@ -1,0 +1,43 @@
+"""FedSGD and DP-FedSGD (McMahan et al. 2017; `dpscaffold`, section 5: "FedAvg with Ks = 1").
+
+| paper | here |
+|---|---|
+| x^(t-1), eta | server.x, round.lr |
+| K lots of a share s, K s = 1 | local.steps lots, all at the same x |
+| aggregated gradient | sent.mean |
+
+What is sent is a gradient, so at client level C is on the scale of one gradient whatever the learning rate.
+
+Deviations: none. local_steps is 1 unless it is given; more of them average as many lots' gradients at the same point.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from dpfl_bench.algorithms.base import Local, Round, Sent, Server
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+@dataclass(frozen=True)
+class FedSGD:
+    remembers: ClassVar[bool] = False
+
+    def start(self, x: Tensor) -> Server:
+        return Server(x)
+
+    def client(self, server: Server, memory: Tensor, local: Local) -> Tensor:
+        x = server.x.expand_as(memory)
+        total = local.gradient(x)
+        for _ in range(local.steps - 1):
+            total = total + local.gradient(x)
+        return total / local.steps
+
+    def server(self, server: Server, sent: Sent, round: Round) -> Server:
+        return Server(server.x - round.lr * sent.mean)
+
+    def remember(self, server: Server, memory: Tensor, sent: Sent, round: Round) -> Tensor:
+        return memory
