@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, cast, get_type_hints
+from typing import Any, Literal, cast, get_type_hints
 
 import numpy as np
 import torch
@@ -23,7 +23,7 @@ from dpfl_bench.federation.doors import GradientDoor, Quantile, SendDoor
 from dpfl_bench.federation.partition import digest
 from dpfl_bench.federation.sampling import LotRule
 from dpfl_bench.privatise import BITS_SENSITIVITY, Budget
-from dpfl_bench.problems import optimum
+from dpfl_bench.problems import optimum, tasks
 from dpfl_bench.problems.linear import LinearProblem
 from dpfl_bench.problems.module import ModuleProblem, check_module
 from dpfl_bench.problems.problem import Problem
@@ -73,7 +73,15 @@ def problem(settings: Settings, shape: list[int], classes: int) -> Problem:
         raise
     except ValueError as error:
         raise ConfigError(str(error)) from None
-    return ModuleProblem(partial(call, settings.model, "model", shape=shape, classes=classes), classes)
+    return ModuleProblem(partial(call, settings.model, "model", shape=shape, classes=classes), classes, task=_task(settings))
+
+
+def _task(settings: Settings) -> tasks.Task:
+    """What the data set asks for."""
+    name = settings.dataset.get("task", "classify")
+    if name == "next_token":
+        return tasks.next_token(settings.dataset.get("unknown"))
+    return {"classify": tasks.classify, "segment": tasks.segment}[checked("dataset.task", name, Literal["classify", "segment"])]()
 
 
 def _hints(function: Any) -> dict[str, Any]:
@@ -98,7 +106,7 @@ class Data:
 
     def partition_csv(self) -> str:
         """A line for each client: its records and, in classification, how many of each label."""
-        classes = range(self.records.classes)
+        classes = range(self.records.classes if self.records.task == "classify" else 0)
         lines = [",".join(["client", "records", *(f"label_{k}" for k in classes)])]
         for client, part in enumerate(self.parts):
             counts = [int((self.records.train_y[part] == k).sum()) for k in classes]
@@ -110,7 +118,11 @@ def data(settings: Settings) -> Data:
     """Load, prepare and deal the records. Errors in the data are ValueErrors of one line."""
     dataset, partition = settings.dataset, settings.partition
     names = ("test_fraction", "standardise", "unit_norm", "seed")
-    records = prepare(call(dataset, "dataset"), **{n: dataset[n] for n in names})
+    raw = call(dataset, "dataset")
+    if raw.task != dataset.get("task", "classify"):
+        told = dataset.get("task", "classify")
+        raise ConfigError(f"dataset.task={told}: the records of {raw.source} are for {raw.task}; correct the YAML file")
+    records = prepare(raw, **{n: dataset[n] for n in names})
     draw = rng.generator(partition["seed"], "partition")
     try:
         parts = call(partition, "partition", labels=records.train_y, owners=records.owners, clients=settings.clients, rng=draw)

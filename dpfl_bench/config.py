@@ -149,13 +149,14 @@ def _steps_per_epoch(name: str, config: Mapping[str, Any]) -> int:
         return steps
     if config["batch_size"] is None:
         return 1
-    size, clients = checked("batch_size", config["batch_size"], int), checked("clients", config["clients"], int)
+    size: int = checked("batch_size", config["batch_size"], int)
+    clients: int = checked("clients", config["clients"], int)
     records = smallest_client(config["records"], config["dataset"]["records"], config["partition"], max(1, clients))
     if records is None:
         raise ConfigError(
             f"{name}={config[name]}: expected to know a client's records; say records=N, or sample_rate in place of batch_size"
         )
-    return max(1, math.ceil(records / max(1, size)))
+    return max(1, -(-records // max(1, size)))
 
 
 def _divide(total: int, name: str, part: int) -> int:

@@ -60,7 +60,7 @@ def result(job: Job, folder: RunFolder, seconds: float, diverged: dict[str, int]
         "average_last": settings.average_last,
         "lr": settings.lr,
         "seeds": list(settings.seeds),
-        "metric": "accuracy" if job.problem.classes else "r2",
+        "metric": job.problem.metric,
         "test_error_mean": NAN if diverged else float(last.mean()),
         "test_error_std": NAN if diverged else (float(last.std(ddof=1)) if len(last) > 1 else 0.0),
         "best_round": int(str(by_round.idxmin())) if by_round.notna().any() else None,

@@ -126,15 +126,15 @@ def test_start_is_torchs_own_initialisation_from_the_seed() -> None:
 
 def test_losses_and_hits_by_hand() -> None:
     rows = torch.tensor([[1.0, 2.0], [-3.0, 0.5]])
-    found, hits = logreg([2], 2, 0.5, None).losses(torch.tensor([np.log(3.0), 0.0]).float(), rows, torch.tensor([1, 1]))
+    found, hits, _ = logreg([2], 2, 0.5, None).losses(torch.tensor([np.log(3.0), 0.0]).float(), rows, torch.tensor([1, 1]))
     torch.testing.assert_close(found, torch.tensor([np.log(4 / 3), np.log(28.0)]).float())  # logits ln 3 and -3 ln 3; l2 is not in it
     assert hits.tolist() == [1, 0]
     x = torch.tensor([0.0, np.log(2.0), 0.0, 0.0, 0.0, 0.0, 0.0, np.log(3.0), 0.0]).float()  # three classes, two features, three biases
-    found, hits = logreg([2], 3, 0.0, None).losses(x, torch.tensor([[5.0, 1.0]]), torch.tensor([1]))
+    found, hits, _ = logreg([2], 3, 0.0, None).losses(x, torch.tensor([[5.0, 1.0]]), torch.tensor([1]))
     torch.testing.assert_close(found, torch.tensor([np.log(2.0)]).float())  # probabilities (2, 3, 1) / 6
     assert hits.tolist() == [1]
     problem = linreg([2], 0, 0.0, True, "zeros", 1.0)
-    found, squares = problem.losses(torch.tensor([1.0, -1.0, 0.5]), rows, torch.tensor([0.5, 1.0]))
+    found, squares, _ = problem.losses(torch.tensor([1.0, -1.0, 0.5]), rows, torch.tensor([0.5, 1.0]))
     torch.testing.assert_close(found, torch.tensor([0.5, 8.0]))  # predictions -.5 and -3
     torch.testing.assert_close(squares, 2 * found)
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from dpfl_bench.data.records import DataError, Records
+from dpfl_bench.problems.tasks import IGNORED
 from dpfl_bench.rng import generator
 
 
@@ -22,6 +23,8 @@ def prepare(raw: Records, *, test_fraction: float, standardise: bool, unit_norm:
     _check(raw)
     if not 0 <= test_fraction < 1:
         raise DataError(f"dataset.test_fraction={test_fraction}: expected 0 <= test_fraction < 1")
+    if (standardise or unit_norm) and raw.train_x.dtype == np.int64:
+        raise DataError(f"dataset.standardise, dataset.unit_norm: {raw.source} holds tokens, not numbers; expected both false")
     records = _split(raw, test_fraction, seed) if test_fraction > 0 and len(raw.test_y) == 0 else raw
     train, test = records.train_x, records.test_x
     if standardise or unit_norm:
@@ -50,8 +53,9 @@ def _problem(raw: Records) -> str:
             return f"{len(x)} {part} records with {len(y)} labels"
         if not (_finite(x) and _finite(y)):
             return f"a {part} record is not finite"
-        if raw.classes and (y.dtype.kind not in "iu" or (len(y) and (y.min() < 0 or y.max() >= raw.classes))):
-            return f"expected whole {part} labels in 0..{raw.classes - 1}"
+        least, most = {"next_token": (IGNORED, raw.classes - 1), "segment": (0, 1)}.get(raw.task, (0, raw.classes - 1))
+        if raw.classes and (y.dtype.kind not in "iu" or (len(y) and (y.min() < least or y.max() > most))):
+            return f"expected whole {part} labels in {least}..{most}"
     if raw.owners is not None and not _counts_up(raw.owners, len(raw.train_y)):
         return "expected one owner 0..M-1 for each training record, and no owner without records"
     return ""
@@ -68,7 +72,8 @@ def _counts_up(owners: np.ndarray, records: int) -> bool:
 
 def _split(raw: Records, fraction: float, seed: int) -> Records:
     """Move a fraction of each group's records to the test set; both keep the original order."""
-    groups = raw.owners if raw.owners is not None else raw.train_y if raw.classes else np.zeros(len(raw.train_y), int)
+    by_label = raw.classes and raw.task == "classify"
+    groups = raw.owners if raw.owners is not None else raw.train_y if by_label else np.zeros(len(raw.train_y), int)
     order = np.argsort(groups, kind="stable")
     starts = np.flatnonzero(np.diff(groups[order])) + 1
     test = np.zeros(len(groups), bool)
@@ -86,6 +91,7 @@ def _split(raw: Records, fraction: float, seed: int) -> Records:
         test_x=raw.train_x[test],
         test_y=raw.train_y[test],
         owners=None if raw.owners is None else raw.owners[~test],
+        test_owners=None if raw.owners is None else raw.owners[test],
     )
 
 

@@ -18,9 +18,10 @@ class Records:
     """Training and test records.
 
     train_x, test_x: (n, *shape) float32, or uint8 for images. train_y, test_y: (n,) int64 classes 0..classes-1, or
-    float32 when `classes` is 0 (regression). owners: (n,) the natural client 0..M-1 of each training record, None where
-    the data has none. source: one line, where it came from. expected: how many records the whole set has (train and
-    test), None if unknown.
+    float32 when `classes` is 0 (regression); (n, length) int64 tokens that follow each of train_x's (next_token, classes =
+    size of the vocabulary); (n, *volume) uint8 masks of 0 and 1 (segment, classes 1). owners: (n,) the natural client
+    0..M-1 of each training record, None where the data has none. source: one line, where it came from. expected: how many
+    records the whole set has (train and test), None if unknown.
     """
 
     train_x: np.ndarray
@@ -31,6 +32,8 @@ class Records:
     classes: int
     source: str
     expected: int | None
+    task: str = "classify"  # classify (or regress, where classes is 0) | next_token | segment
+    test_owners: np.ndarray | None = None  # (n,) the natural client of each test record, None where the data has none
 
     @property
     def subset(self) -> str:

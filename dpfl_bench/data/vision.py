@@ -1,11 +1,17 @@
-"""MNIST and Fashion-MNIST: 60000 training and 10000 test images, 28x28, 10 classes; read by torchvision."""
+"""MNIST, Fashion-MNIST, CIFAR-10, CIFAR-100, EMNIST balanced and EMNIST bymerge, read by torchvision's own classes."""
 
 from __future__ import annotations
 
+import hashlib
+import http.client
+import pickle
 import shutil
+import tarfile
 import tempfile
+import zipfile
+import zlib
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -13,54 +19,259 @@ from dpfl_bench.data.records import DataError, Records
 from dpfl_bench.data.root import data_root
 from dpfl_bench.data.torchvision_import import import_torchvision
 
-_CLASSES = {"mnist": "MNIST", "fashionmnist": "FashionMNIST"}
-_FILES = [f"{part}-{kind}-ubyte" for part in ("train", "t10k") for kind in ("images-idx3", "labels-idx1")]
-_UNREADABLE = (OSError, EOFError, ValueError, RuntimeError, AssertionError)
+_CHUNK = 1 << 20
+_ZIP = "gzip.zip"  # all of EMNIST, and the only file of it whose md5 torchvision has
+_UNREADABLE = (  # what readers of cut or foreign files raise; a pickle can raise nearly all of them
+    *(OSError, EOFError, ValueError, RuntimeError, AssertionError, LookupError, TypeError, AttributeError, ImportError),
+    *(MemoryError, OverflowError),
+    *(pickle.UnpicklingError, zipfile.BadZipFile, tarfile.TarError, zlib.error, http.client.HTTPException),
+)
+# torchvision has the md5 of the .gz only; these are of what the .gz with torchvision's md5 hold
+_UNPACKED = {
+    "MNIST": {
+        "train-images-idx3-ubyte": "6bbc9ace898e44ae57da46a324031adb",
+        "train-labels-idx1-ubyte": "a25bea736e30d166cdddb491f175f624",
+        "t10k-images-idx3-ubyte": "2646ac647ad5339dbf082846283269ea",
+        "t10k-labels-idx1-ubyte": "27ae3e4e09519cfbb04c329615203637",
+    },
+    "FashionMNIST": {
+        "train-images-idx3-ubyte": "f4a8712d7a061bf5bd6d2ca38dc4d50a",
+        "train-labels-idx1-ubyte": "9018921c3c673c538a1fc5bad174d6f9",
+        "t10k-images-idx3-ubyte": "8181f5470baa50b63fa0f6fddb340f0a",
+        "t10k-labels-idx1-ubyte": "15d484375f8d13e6eb1aabb0c3f46965",
+    },
+}
+_Files = tuple[str, ...]  # that are read together
+
+
+class _Set(NamedTuple):
+    source: str  # torchvision's class
+    folder: str  # of the files, in the data folder
+    train: list[_Files]
+    test: list[_Files]
+    beside: list[str]  # expected too, but not read for records
+    image: tuple[int, int, int]
+    classes: int
+    records: tuple[int, int]  # of the whole set: training, test
+    split: dict[str, str]  # torchvision's argument
+
+    @property
+    def title(self) -> str:
+        return " ".join([self.source, *self.split.values()])
+
+    @property
+    def files(self) -> list[str]:
+        return [file for part in (*self.train, *self.test, self.beside) for file in part]
+
+
+def _idx(source: str, train: str, test: str, classes: int, records: tuple[int, int], split: str = "") -> _Set:
+    """A set in MNIST's format."""
+    parts: list[list[_Files]] = [[(f"{part}-images-idx3-ubyte", f"{part}-labels-idx1-ubyte")] for part in (train, test)]
+    beside, chosen = ([_ZIP], {"split": split}) if split else ([], {})
+    return _Set(source, f"{source}/raw", parts[0], parts[1], beside, (1, 28, 28), classes, records, chosen)
+
+
+def _emnist(split: str, records: tuple[int, int]) -> _Set:
+    return _idx("EMNIST", f"emnist-{split}-train", f"emnist-{split}-test", 47, records, split)
+
+
+def _cifar(source: str, folder: str, train: list[str], test: str, meta: str, classes: int) -> _Set:
+    return _Set(source, folder, [(file,) for file in train], [(test,)], [meta], (3, 32, 32), classes, (50000, 10000), {})
+
+
+_SETS = {
+    "MNIST": _idx("MNIST", "train", "t10k", 10, (60000, 10000)),
+    "FashionMNIST": _idx("FashionMNIST", "train", "t10k", 10, (60000, 10000)),
+    "CIFAR10": _cifar("CIFAR10", "cifar-10-batches-py", [f"data_batch_{i}" for i in range(1, 6)], "test_batch", "batches.meta", 10),
+    "CIFAR100": _cifar("CIFAR100", "cifar-100-python", ["train"], "test", "meta", 100),
+    "EMNIST_balanced": _emnist("balanced", (112800, 18800)),
+    "EMNIST_bymerge": _emnist("bymerge", (697932, 116323)),
+}
 
 
 def load(*, name: str, root: str | None, download: bool) -> Records:
-    """Images as uint8 (n, 1, 28, 28). name: MNIST or FashionMNIST (any case, with or without an underscore)."""
-    kind = _CLASSES.get(name.replace("_", "").lower())
+    """`load_images` of a whole set, checked."""
+    return load_images(name=name, root=root, download=download, verify=True)
+
+
+def load_images(*, name: str, root: str | None, download: bool, verify: bool) -> Records:
+    """Images as uint8 (n, channels, height, width), upright. name: one of _SETS (any case, with or without underscores).
+
+    verify: the files must be the whole set's, by torchvision's checksums (pickles are opened after that only). Without
+    it the parts that are there are taken, unchecked: `Records.subset` says how many, `source` says if only the training
+    or only the test files are there. The latter's images are then training records.
+    """
+    sets = {title.replace("_", "").lower(): kind for title, kind in _SETS.items()}
+    kind = sets.get(name.replace("_", "").lower())
     if kind is None:
-        raise ValueError(f"dataset.name={name}: expected one of {', '.join(_CLASSES.values())}")
+        raise ValueError(f"dataset.name={name}: expected one of {', '.join(_SETS)}")
     folder = data_root(root)
-    raw = folder / kind / "raw"
-    missing = [file for file in _FILES if not (raw / file).is_file()]
-    if missing and not download:
-        raise DataError(f"{kind}: {raw} lacks {', '.join(missing)}: {_remedy(raw)}, or set dataset.download=true")
-    source = getattr(import_torchvision().datasets, kind)
+    source = getattr(import_torchvision().datasets, kind.source)
+    _complete(kind, source, folder, download, verify)
+    train, test = ([part for part in parts if _there(kind, folder, part)] for parts in (kind.train, kind.test))
+    note = (
+        "" if train and test else ", training files only" if train else ", test files only: taken as training records, without a test set"
+    )
+    checked = "" if verify else ", checksums not verified"
+    (train_x, train_y), (test_x, test_y) = (_read(kind, source, folder, part) for part in ((train, test) if train else (test, train)))
+    where = f"torchvision {kind.title} in {folder / kind.folder}{note}{checked}"
+    return Records(train_x, train_y, test_x, test_y, None, kind.classes, where, sum(kind.records))
+
+
+def _there(kind: _Set, folder: Path, files: _Files) -> bool:
+    return all((folder / kind.folder / file).is_file() for file in files)
+
+
+def _complete(kind: _Set, source: Any, folder: Path, download: bool, verify: bool) -> None:
+    """Download where files are missing; raise DataError unless they are the whole set's, or without `verify` some of them."""
+    if not verify and any(_there(kind, folder, part) for part in (*kind.train, *kind.test)):
+        return
+    missing = _missing(kind, source, folder, verify)
+    if missing and download:
+        _download(kind, source, folder)
+        missing = _missing(kind, source, folder, verify)
     if missing:
-        _download(source, kind, folder)
+        lacks = f"{kind.title}: {folder / kind.folder} lacks {', '.join(missing)}"
+        raise DataError(f"{lacks}: {_remedy(kind, folder)}, or set dataset.download=true")
+
+
+def _missing(kind: _Set, source: Any, folder: Path, verify: bool) -> list[str]:
+    """The files that are not there; those that are must match, before anything is downloaded over or beside them."""
+    raw = folder / kind.folder
+    missing = [file for file in kind.files if not (raw / file).is_file()]
     try:
-        train, test = (source(str(folder), train=part, download=False) for part in (True, False))
-        train_x, test_x = (np.ascontiguousarray(part.data.numpy()[:, None]) for part in (train, test))
-        train_y, test_y = (part.targets.numpy().astype(np.int64) for part in (train, test))
+        wrong = _differing(kind, source, raw) if verify else []
     except _UNREADABLE as error:
-        raise DataError(f"{kind}: cannot read {raw} ({_line(error)}): delete the folder and load again") from error
-    return Records(train_x, train_y, test_x, test_y, None, 10, f"torchvision {kind} in {raw}", 70000)
+        raise DataError(f"{kind.title}: cannot read {raw} ({_line(error)}): {_remedy(kind, folder)}") from error
+    if wrong:
+        also = f"; missing: {', '.join(missing)}" if missing else ""
+        found = f"{kind.title}: cannot read {raw} as the whole set (checksum differs from torchvision's: {', '.join(wrong)}{also})"
+        raise DataError(f"{found}: delete the folder and set dataset.download=true, or {_remedy(kind, folder)}")
+    return missing
 
 
-def _download(source: Any, kind: str, folder: Path) -> None:
+def _differing(kind: _Set, source: Any, raw: Path) -> list[str]:
+    """The files there whose checksums are not the whole set's."""
+    if kind.split:
+        return _differing_emnist(kind, source, raw)
+    sums = _UNPACKED.get(kind.source)
+    if sums is None:
+        sums = dict([*source.train_list, *source.test_list, (source.meta["filename"], source.meta["md5"])])
+    return [file for file in kind.files if (raw / file).is_file() and _md5(raw / file) != sums[file]]
+
+
+def _differing_emnist(kind: _Set, source: Any, raw: Path) -> list[str]:
+    """The zip against torchvision's md5, and the unpacked files against the CRC32 and size that end the zip's .gz members."""
+    if not (raw / _ZIP).is_file():
+        return []
+    if _md5(raw / _ZIP) != source.md5:
+        return [_ZIP]
+    files = [file for part in (*kind.train, *kind.test) for file in part if (raw / file).is_file()]
+    with zipfile.ZipFile(raw / _ZIP) as archive:
+        return [file for file in files if _gzip_end(archive, f"gzip/{file}.gz") != _crc(raw / file)]
+
+
+def _gzip_end(archive: zipfile.ZipFile, member: str) -> tuple[int, int]:
+    end = b""
+    with archive.open(member) as file:
+        while chunk := file.read(_CHUNK):
+            end = (end + chunk)[-8:]
+    return int.from_bytes(end[:4], "little"), int.from_bytes(end[4:], "little")
+
+
+def _crc(path: Path) -> tuple[int, int]:
+    crc = 0
+    with path.open("rb") as file:
+        while chunk := file.read(_CHUNK):
+            crc = zlib.crc32(chunk, crc)
+    return crc, path.stat().st_size
+
+
+def _md5(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
+
+
+def _read(kind: _Set, source: Any, folder: Path, parts: list[_Files]) -> tuple[np.ndarray, np.ndarray]:
+    """Images and labels of these files. Several are copied one after another into one array, so memory holds one file twice."""
+    if len(parts) == 1:
+        return _checked(kind, source, folder, parts[0])
+    images = np.empty((max(kind.records) if parts else 0, *kind.image), np.uint8)
+    labels = [np.empty(0, np.int64)]
+    count = 0
+    for part in parts:
+        x, y = _checked(kind, source, folder, part)
+        if count + len(x) > len(images):
+            raise DataError(f"{kind.title}: {folder / kind.folder} has more images than the whole set: {_remedy(kind, folder)}")
+        images[count : count + len(x)] = x
+        count += len(x)
+        labels.append(y)
+        del x  # before the next file is opened
+    images.resize((count, *kind.image), refcheck=False)  # gives the rest back; a slice would hold it
+    return images, np.concatenate(labels)
+
+
+def _checked(kind: _Set, source: Any, folder: Path, files: _Files) -> tuple[np.ndarray, np.ndarray]:
+    """What torchvision reads from these files, or a DataError that names them."""
+    try:
+        x, y = _cifar_part(source, folder, files[0]) if kind.image[0] == 3 else _idx_part(kind, source, folder, files)
+        if x.dtype != np.uint8 or x.shape[1:] != kind.image or y.shape != x.shape[:1]:
+            raise ValueError(f"images {x.dtype} {x.shape} with labels {y.shape}, expected uint8 {('n', *kind.image)} with labels (n,)")
+    except _UNREADABLE as error:
+        raw = folder / kind.folder
+        found = f"{kind.title}: cannot read {raw} ({', '.join(files)}: {_line(error)})"
+        raise DataError(f"{found}: delete the folder and set dataset.download=true, or {_remedy(kind, folder)}") from error
+    return x, y
+
+
+def _cifar_part(source: Any, folder: Path, file: str) -> tuple[np.ndarray, np.ndarray]:
+    """One pickle through torchvision's class: told that it is all there is, without a checksum (`_differing` has seen to that)."""
+    one = {"train_list": [(file, None)], "test_list": [], "_load_meta": lambda self: None}
+    read = type(source.__name__, (source,), one)(str(folder), train=True)
+    return read.data.transpose(0, 3, 1, 2), np.asarray(read.targets).astype(np.int64, casting="safe")
+
+
+def _idx_part(kind: _Set, source: Any, folder: Path, files: _Files) -> tuple[np.ndarray, np.ndarray]:
+    """Images and labels through torchvision's class: told not to look for the other part, nor for a cache of older versions."""
+    one = {"_check_exists": lambda self: True, "_check_legacy_exist": lambda self: False}
+    read = type(source.__name__, (source,), one)(str(folder), train=files in kind.train, **kind.split)
+    images: np.ndarray = read.data.numpy()
+    if kind.split:  # EMNIST's files are transposed; in place, block by block: bymerge is 550 MB
+        for start in range(0, len(images), 4096):
+            block = images[start : start + 4096]
+            block[:] = block.transpose(0, 2, 1).copy()
+    return images[:, None], read.targets.numpy().astype(np.int64, copy=False)
+
+
+def _download(kind: _Set, source: Any, folder: Path) -> None:
     """Download into a folder of our own, then move: torchvision writes in place, which two processes must not do."""
-    raw = folder / kind / "raw"
+    raw = folder / kind.folder
+    archives = [Path(kind.folder, _ZIP)] if kind.split else [Path(source.filename)] if kind.image[0] == 3 else []
+    archives = archives or [Path(kind.folder, file) for file, _ in source.resources]
     try:
         raw.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=".part-", dir=folder) as part:
-            mine = Path(part) / kind / "raw"
-            mine.mkdir(parents=True)
-            for archive in raw.glob("*.gz"):
-                shutil.copy(archive, mine)  # torchvision checks its md5 and saves the download
-            source(part, download=True)
-            for file in mine.iterdir():
-                file.replace(raw / file.name)
+            mine = Path(part)
+            (mine / kind.folder).mkdir(parents=True)
+            for archive in archives:  # torchvision checks its md5 and saves the download
+                if (folder / archive).is_file():
+                    shutil.copy(folder / archive, mine / archive)
+            source(part, train=False, download=True, **kind.split)  # reads the test part: the smaller one
+            for file in [path.relative_to(mine) for path in mine.rglob("*") if path.is_file()]:
+                (folder / file).parent.mkdir(parents=True, exist_ok=True)
+                if file in archives or not (folder / file).exists():  # EMNIST's other splits may be the user's own
+                    (mine / file).replace(folder / file)
     except _UNREADABLE as error:
-        expected = ", ".join(_FILES)
-        message = f"{kind}: cannot download to {raw} ({_line(error)}): {_remedy(raw)}; expected {expected} (or .gz)"
+        expected = f"expected {', '.join(kind.files)} (or {', '.join(str(folder / archive) for archive in archives)})"
+        message = f"{kind.title}: cannot download to {raw} ({_line(error)}): {_remedy(kind, folder)}; {expected}"
         raise DataError(message) from error
 
 
-def _remedy(raw: Path) -> str:
-    return f"copy the files to {raw}, set dataset.root or DPFL_DATA_DIR to where they are"
+def _remedy(kind: _Set, folder: Path) -> str:
+    take = "set dataset.verify=false to take the part that is there, as a subset"
+    return (
+        f"copy the files ({', '.join(kind.files)}) to {folder / kind.folder}, set dataset.root or DPFL_DATA_DIR to where they are, {take}"
+    )
 
 
 def _line(error: BaseException) -> str:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from dpfl_bench.federation.clients import Federation
-from dpfl_bench.problems.problem import Problem, in_dtype
+from dpfl_bench.problems.problem import Problem, Scored, in_dtype
 
 BATCH_NUMBERS = 2**22  # features evaluated at once
 
@@ -18,7 +18,7 @@ BATCH_NUMBERS = 2**22  # features evaluated at once
 class Scores:
     train_loss: float  # the objective: mean over clients of their mean loss, + l2/2 |x|^2
     test_loss: float  # mean over records, without l2
-    test_metric: float  # accuracy; regression: R^2, the share of the targets' variance that is explained
+    test_metric: float  # the problem's: accuracy, next-word accuracy, Dice; R^2, the share of the targets' variance that is explained
 
     @property
     def test_error(self) -> float:
@@ -28,19 +28,18 @@ class Scores:
 def evaluate(problem: Problem, federation: Federation, x: Tensor) -> Scores:
     """Without a test set (some synthetic problems) the training records stand in for it."""
     ridge = problem.l2 / 2 * x.square().sum().item()
-    wide = federation.record_weights.dtype
-    train, hits = _losses(problem, federation.features, federation.targets, x, wide)
-    train_loss = (federation.record_weights * train).sum().item() + ridge
+    train = _scored(problem, federation.features, federation.targets, x, federation.record_weights.dtype)
+    train_loss = (federation.record_weights * train.losses).sum().item() + ridge
     if len(federation.test_targets) == 0:
-        return Scores(train_loss, train_loss, _metric(problem, hits, federation.targets))
-    test, hits = _losses(problem, federation.test_features, federation.test_targets, x, wide)
-    return Scores(train_loss, test.mean().item(), _metric(problem, hits, federation.test_targets))
+        return Scores(train_loss, train_loss, _metric(problem, train, federation.targets))
+    test = _scored(problem, federation.test_features, federation.test_targets, x, train.losses.dtype)
+    return Scores(train_loss, test.losses.mean().item(), _metric(problem, test, federation.test_targets))
 
 
-def _losses(problem: Problem, features: Tensor, targets: Tensor, x: Tensor, wide: torch.dtype) -> tuple[Tensor, Tensor]:
+def _scored(problem: Problem, features: Tensor, targets: Tensor, x: Tensor, wide: torch.dtype) -> Scored:
     """(n,) each, in a wide format, so that sums over many records are exact enough to compare."""
-    pairs = [problem.losses(x, in_dtype(f, x.dtype), t) for f, t in _batches(features, targets)]
-    return torch.cat([loss for loss, _ in pairs]).to(wide), torch.cat([hit for _, hit in pairs]).to(wide)
+    found = [problem.losses(x, in_dtype(f, x.dtype), t) for f, t in _batches(features, targets)]
+    return Scored(*(torch.cat(parts).to(wide) for parts in zip(*found, strict=True)))
 
 
 def _batches(features: Tensor, targets: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
@@ -49,8 +48,8 @@ def _batches(features: Tensor, targets: Tensor) -> Iterator[tuple[Tensor, Tensor
         yield features[start : start + size], targets[start : start + size]
 
 
-def _metric(problem: Problem, hits: Tensor, targets: Tensor) -> float:
-    if problem.classes:
-        return hits.mean().item()
-    centred = targets.to(hits) - targets.to(hits).mean()
-    return 1 - (hits.sum() / centred.square().sum()).item()
+def _metric(problem: Problem, found: Scored, targets: Tensor) -> float:
+    if problem.metric != "r2":
+        return (found.scores.sum() / found.counts.sum()).item()
+    centred = targets.to(found.scores) - targets.to(found.scores).mean()
+    return 1 - (found.scores.sum() / centred.square().sum()).item()

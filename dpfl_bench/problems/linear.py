@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from dpfl_bench.problems.problem import Batch, Factors, lengths
+from dpfl_bench.problems.problem import Batch, Factors, Scored, lengths
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,15 @@ class LinearProblem:
         scales = (batch.weights * factors(norms, batch.weights)).where(real, 0)
         return self._sum(y, rows, residuals * scales.unsqueeze(2)), norms
 
-    def losses(self, x: Tensor, features: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+    @property
+    def metric(self) -> str:
+        return "accuracy" if self.classes else "r2"
+
+    def losses(self, x: Tensor, features: Tensor, targets: Tensor) -> Scored:
+        found, scores = self._scored(x, features, targets)
+        return Scored(found, scores, torch.ones_like(scores))
+
+    def _scored(self, x: Tensor, features: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
         outputs = self._outputs(x.unsqueeze(0), features.flatten(1).unsqueeze(0))[0]
         if self.classes == 0:
             squares = (outputs[:, 0] - targets).square()

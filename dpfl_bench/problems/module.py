@@ -1,18 +1,18 @@
-"""Any torch classifier as a flat vector: gradients by autograd, one client after the other."""
+"""Any torch network as a flat vector: gradients by autograd, one client after the other."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
-from torch.nn import functional
 
 from dpfl_bench import rng
-from dpfl_bench.problems.problem import Batch, Factors, lengths
+from dpfl_bench.problems.problem import Batch, Factors, Scored, lengths
+from dpfl_bench.problems.tasks import Task, classify
 
 CHUNK_NUMBERS = 2**21  # of records' gradients that are computed at once: about a cache's size
 HELD_NUMBERS = 2**26  # of those that are kept until they are summed: 256 MB in float32
@@ -23,6 +23,7 @@ class ModuleProblem:
     make: Callable[[], nn.Module]
     classes: int
     l2: float = 0.0
+    task: Task = field(default_factory=classify)
 
     @cached_property
     def module(self) -> nn.Module:
@@ -65,10 +66,14 @@ class ModuleProblem:
             total[client] += scale @ gradients
         return total, norms
 
-    def losses(self, x: Tensor, features: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+    @property
+    def metric(self) -> str:
+        return self.task.metric
+
+    def losses(self, x: Tensor, features: Tensor, targets: Tensor) -> Scored:
         with torch.no_grad():
             outputs = self._forward(x, features)
-        return functional.cross_entropy(outputs, targets, reduction="none"), (outputs.argmax(1) == targets).to(outputs)
+            return Scored(self.task.losses(outputs, targets), *self.task.scores(outputs, targets))
 
     def _one(self, y: Tensor, batch: Batch, client: int) -> Tensor:
         real = batch.weights[client] > 0
@@ -78,7 +83,7 @@ class ModuleProblem:
 
     def _weighted(self, y: Tensor, features: Tensor, targets: Tensor, weights: Tensor) -> Tensor:
         leaf = y.detach().requires_grad_()
-        losses = functional.cross_entropy(self._forward(leaf, features), targets, reduction="none")
+        losses = self.task.losses(self._forward(leaf, features), targets)
         (gradient,) = torch.autograd.grad((losses * weights).sum(), leaf)
         return gradient
 
@@ -107,7 +112,7 @@ class ModuleProblem:
         return not any(isinstance(layer, nn.RNNBase) for layer in self.module.modules())
 
     def _loss(self, y: Tensor, record: Tensor, target: Tensor) -> Tensor:
-        return functional.cross_entropy(self._forward(y, record[None]), target[None])
+        return self.task.losses(self._forward(y, record[None]), target[None])[0]
 
     def _forward(self, x: Tensor, features: Tensor) -> Tensor:
         named = list(self.module.named_parameters())

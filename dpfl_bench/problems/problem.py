@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -22,8 +22,16 @@ class Batch:
     """One lot of each of c clients. Padded rows repeat the client's first record with weight 0."""
 
     features: Tensor  # (c, b, *shape)
-    targets: Tensor  # (c, b)
+    targets: Tensor  # (c, b), or (c, b, *target)
     weights: Tensor  # (c, b): what each record's gradient counts
+
+
+class Scored(NamedTuple):
+    """Of n records, (n,) each."""
+
+    losses: Tensor  # without l2
+    scores: Tensor  # 1.0 for a hit, the number of hits, an overlap; the squared error in regression
+    counts: Tensor  # out of how much: 1, or the number of tokens that could be hit
 
 
 class Problem(Protocol):
@@ -55,9 +63,12 @@ class Problem(Protocol):
         """
         ...
 
-    def losses(self, x: Tensor, features: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-        """Per record: the loss without l2, and 1.0 for a hit (classification) or the squared error (regression); (n,) each."""
+    @property
+    def metric(self) -> str:
+        """What `Scored.scores` add up to: accuracy, r2, ..."""
         ...
+
+    def losses(self, x: Tensor, features: Tensor, targets: Tensor) -> Scored: ...
 
 
 def lengths(rows: Tensor) -> Tensor:

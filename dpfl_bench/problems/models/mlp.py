@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Callable
 
 from torch import nn
 
 
 def mlp(shape: list[int], classes: int, hidden: list[int]) -> nn.Module:
     """Flatten, then linear layers with ReLU between them: sizes prod(shape), *hidden, classes."""
-    sizes = [math.prod(shape), *hidden, classes]
-    layers: list[nn.Module] = [nn.Flatten()]
+    return nn.Sequential(nn.Flatten(), *linear_layers([math.prod(shape), *hidden, classes], nn.ReLU))
+
+
+def linear_layers(sizes: list[int], active: Callable[[], nn.Module]) -> list[nn.Module]:
+    """From sizes[0] numbers to sizes[-1], with an activation between any two layers."""
+    if any(type(size) is not int or size < 1 for size in sizes[1:-1]):
+        raise ValueError(f"model.hidden={sizes[1:-1]}: expected whole numbers >= 1 ([] for no hidden layer)")
+    layers: list[nn.Module] = []
     for inputs, outputs in itertools.pairwise(sizes):
-        layers += [nn.Linear(inputs, outputs), nn.ReLU()]
-    return nn.Sequential(*layers[:-1])
+        layers += [nn.Linear(inputs, outputs), active()]
+    return layers[:-1]

@@ -1,0 +1,201 @@
+"""LEAF's files (Caldas et al. 2018): FOLDER/data/{train,test}/*.json, each with users, num_samples and user_data[user].x and .y.
+
+One file is in memory at a time, a user's lists become arrays as soon as they are parsed, and arrays grow in place.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dpfl_bench.data.records import DataError, Records
+from dpfl_bench.data.root import data_root
+from dpfl_bench.rng import generator
+
+# a user's x and y, equally long, to arrays of records; a ValueError says what is wrong with them
+Convert = Callable[[list[Any], list[Any]], tuple[np.ndarray, np.ndarray]]
+PREPROCESS = "in a clone of https://github.com/TalwalkarLab/leaf run data/{name}/preprocess.sh {arguments} and copy data/{name}/data here"
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One of LEAF's data sets. `samples` and `users` are what LEAF publishes for the whole of it."""
+
+    name: str  # also its folder
+    steps: str  # how to make the files
+    convert: Convert
+    classes: int
+    samples: int
+    users: int
+    task: str = "classify"
+    over_all_parts: bool = False  # num_samples counts what a user has in train, validation and test together
+
+
+@dataclass(frozen=True)
+class _User:
+    """What one user holds in one file: arrays of records, made of so many samples, or what is wrong with them."""
+
+    samples: int = 0
+    arrays: tuple[np.ndarray, np.ndarray] | None = None
+    problem: str = ""
+
+
+class _Column:
+    """Arrays appended to one another; growing does not hold two copies, as concatenating at the end would."""
+
+    def __init__(self) -> None:
+        self._bytes = bytearray()
+        self._like = np.empty(0)
+
+    def add(self, array: np.ndarray) -> None:
+        self._bytes += array.tobytes()
+        self._like = array[:0]
+
+    def whole(self) -> np.ndarray:
+        shape = (-1, *self._like.shape[1:])
+        return np.frombuffer(self._bytes, self._like.dtype).reshape(shape) if self._bytes else self._like
+
+
+@dataclass(frozen=True)
+class _Part:
+    x: np.ndarray
+    y: np.ndarray
+    owners: np.ndarray
+    samples: int
+
+    def take(self, keep: np.ndarray) -> _Part:
+        return _Part(self.x[keep], self.y[keep], self.owners[keep], self.samples)
+
+
+def read(kind: Kind, root: str | None, fraction: float, seed: int) -> Records:
+    """The records of ROOT/NAME/data, each with its user as owner: 0..M-1 in the files' order; a test record whose user has no
+    training record has owner -1.
+
+    fraction: the share of all records, training and test together, that is kept, drawn at random whoever holds them; users left
+    without training records are no clients.
+    """
+    if not 0 < fraction <= 1:
+        raise DataError(f"dataset.fraction={fraction}: expected 0 < fraction <= 1 (1 keeps every record)")
+    folder = data_root(root) / kind.name / "data"
+    names: dict[str, int] = {}
+    train, test = (_part(kind, folder, part, names) for part in ("train", "test"))
+    source = f"LEAF {kind.name} in {folder}: {train.samples + test.samples} of {kind.samples} samples, {len(names)} of {kind.users} users"
+    if fraction < 1:
+        train, test = _sampled(train, test, fraction, seed)
+        source += f"; {fraction:g} of the records"
+    owners, test_owners = _renumbered(train.owners, test.owners, len(names))
+    return Records(train.x, train.y, test.x, test.y, owners, kind.classes, source, kind.samples, kind.task, test_owners)
+
+
+def text_of(file: Path, remedy: str) -> str:
+    """The file's text; a DataError where it is empty or no UTF-8."""
+    try:
+        text = file.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise DataError(f"{file}: expected UTF-8 text, found byte {error.object[error.start]:#04x} at {error.start}: {remedy}") from error
+    except OSError as error:
+        raise DataError(f"{file}: cannot be read ({error.strerror}): {remedy}") from error
+    if not text or text.isspace():
+        raise DataError(f"{file}: expected JSON, found an empty file: {remedy}")
+    return text
+
+
+def json_of(file: Path, remedy: str, hook: Callable[[dict[str, Any]], Any] | None = None) -> dict[str, Any]:
+    """The JSON object in the file; a DataError where it is cut short or something else."""
+    text = text_of(file, remedy)
+    try:
+        content = json.loads(text, object_hook=hook)
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"{file}: not JSON, or cut short ({error}): {remedy}") from error
+    if not isinstance(content, dict):
+        raise DataError(f"{file}: expected a JSON object, found a {type(content).__name__}: {remedy}")
+    return content
+
+
+def _part(kind: Kind, folder: Path, part: str, names: dict[str, int]) -> _Part:
+    """All files of one part, file after file; `names` numbers the users as they appear."""
+    files = sorted((folder / part).glob("*.json"))
+    steps = kind.steps.format(folder=folder)
+    if not files:
+        where = f"expected {folder}/train/*.json and {folder}/test/*.json"
+        raise DataError(f"no file {folder / part}/*.json: {where}: {steps}, or set dataset.root or DPFL_DATA_DIR to where {kind.name}/ is")
+    x, y, owners, samples = _Column(), _Column(), _Column(), 0
+    for file in files:
+        for name, user in _users(kind, file, f"make it again ({steps})", empty=part != "train"):
+            assert user.arrays is not None
+            owner = names.setdefault(name, len(names))
+            x.add(user.arrays[0])
+            y.add(user.arrays[1])
+            owners.add(np.full(len(user.arrays[1]), owner))
+            samples += user.samples
+    return _Part(x.whole(), y.whole(), owners.whole(), samples)
+
+
+def _users(kind: Kind, file: Path, remedy: str, empty: bool) -> Iterator[tuple[str, _User]]:
+    """The users of one file in its order; `empty`: they may be without records."""
+    content = json_of(file, remedy, lambda fields: _converted(fields, kind.convert))
+    for key, expected in (("users", list), ("num_samples", list), ("user_data", dict)):
+        if not isinstance(content.get(key), expected):
+            raise DataError(f"{file}: expected LEAF's users, num_samples and user_data, found no {key}: {remedy}")
+    users, counts, held = content["users"], content["num_samples"], content["user_data"]
+    if not users or len(set(map(str, users))) < len(users):
+        raise DataError(f"{file}: expected users, each named once, found {len(users)} names: {remedy}")
+    if len(counts) != len(users):
+        raise DataError(f"{file}: {len(users)} users with {len(counts)} num_samples: {remedy}")
+    # LEAF leaves users in user_data whom its split has emptied and taken off the list
+    unlisted = held.keys() - set(map(str, users))
+    stray = next((name for name in sorted(unlisted) if not isinstance(held[name], _User) or held[name].samples), None)
+    if stray is not None:
+        raise DataError(f"{file}: user {stray!r} of user_data is missing in users: {remedy}")
+    for name, count in zip(map(str, users), counts, strict=True):
+        user = held.get(name, _User(problem="missing in user_data"))
+        problem = _problem(user, count, kind, empty)
+        if problem:
+            raise DataError(f"{file}: user {name!r}: {problem}: {remedy}")
+        yield name, user
+
+
+def _converted(fields: dict[str, Any], convert: Convert) -> Any:
+    """What the parser puts in place of a JSON object: arrays for one that holds a user's lists."""
+    x, y = fields.get("x"), fields.get("y")
+    if not isinstance(x, list) or not isinstance(y, list):
+        return fields
+    if len(x) != len(y):
+        return _User(len(y), problem=f"{len(x)} x with {len(y)} y")
+    try:
+        return _User(len(y), convert(x, y))
+    except (TypeError, ValueError, OverflowError) as error:
+        return _User(len(y), problem=" ".join(str(error).split()))
+
+
+def _problem(user: Any, count: Any, kind: Kind, empty: bool) -> str:
+    if not isinstance(user, _User):
+        return "expected lists x and y"
+    if user.problem or user.arrays is None:
+        return user.problem
+    if type(count) is not int or (count < user.samples if kind.over_all_parts else count != user.samples):
+        return f"num_samples says {count}, found {user.samples}"
+    return "" if empty or len(user.arrays[1]) else "no training records"
+
+
+def _sampled(train: _Part, test: _Part, fraction: float, seed: int) -> tuple[_Part, _Part]:
+    """A share of the records of both parts, each as likely as any other, in their old order."""
+    total = len(train.y) + len(test.y)
+    keep = np.zeros(total, bool)
+    keep[generator(seed, "fraction").choice(total, int(fraction * total + 0.5), replace=False)] = True
+    if not keep[: len(train.y)].any():
+        raise DataError(f"dataset.fraction={fraction:g} of {total} records leaves no training record: choose a larger one")
+    return train.take(keep[: len(train.y)]), test.take(keep[len(train.y) :])
+
+
+def _renumbered(train: np.ndarray, test: np.ndarray, users: int) -> tuple[np.ndarray, np.ndarray]:
+    """Owners without gaps: those of training records in their old order, -1 for anyone else's test records."""
+    clients = np.unique(train)
+    number = np.full(users, -1)
+    number[clients] = np.arange(len(clients))
+    return number[train], number[test]

@@ -1,0 +1,104 @@
+"""Reddit: LEAF's next-word prediction, sequences of 10 tokens out of 10000, by 1660820 users (December 2017)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dpfl_bench.data import leaf
+from dpfl_bench.data.records import DataError, Records
+from dpfl_bench.data.root import data_root
+from dpfl_bench.problems.tasks import IGNORED
+from dpfl_bench.rng import generator
+
+LENGTH = 10
+_STEPS = "download the data named in https://github.com/TalwalkarLab/leaf/tree/master/data/reddit and put its train and test in {folder}"
+_VOCABULARY = (
+    "run LEAF's data/reddit/build_vocab.py --data-dir {folder}/train --target-dir . and then python -c \"import json, pickle; "
+    "json.dump(pickle.load(open('reddit_vocab.pck', 'rb')), open('{file}', 'w'))\", or set dataset.vocabulary"
+)
+
+
+@dataclass(frozen=True)
+class _Vocabulary:
+    ids: dict[str, int]
+    size: int
+    unknown: int
+    pad: int
+
+
+def load(*, root: str | None, vocabulary: str | None, classes: int, unknown: int, clients: int | None, fraction: float, seed: int) -> Records:
+    """Token ids (n, 10) and, for each of the 10 positions, the id of the token that follows (n, 10), int64.
+
+    A post is cut into sequences as LEAF cut it. A target that is a pad is -1, no target; a sequence of nothing else is left out.
+    Words outside the vocabulary, as inputs and as targets, have its unknown id, `unknown`: they are learnt, and no hit. A record is
+    a sequence, while LEAF's 56587343 samples are posts. LEAF's validation posts are not read.
+
+    vocabulary: LEAF's, as JSON (vocab, size, unk_symbol, pad_symbol); null: ROOT/reddit/data/reddit_vocab.json. clients: the users
+    are dealt in turn, in an order drawn by `seed`, to so many owners (`balancing`: 3); null: every user is one.
+    """
+    folder = data_root(root) / "reddit" / "data"
+    words = _read(Path(vocabulary).expanduser() if vocabulary else folder / "reddit_vocab.json", folder)
+    for key, value, found in (("classes", classes, words.size), ("unknown", unknown, words.unknown)):
+        if value != found:
+            raise DataError(f"dataset.{key}={value}: the vocabulary says {found}: set dataset.{key}={found}")
+    kind = leaf.Kind(
+        "reddit", _STEPS, words_to_ids(words), words.size, samples=56_587_343, users=1_660_820, task="next_token", over_all_parts=True
+    )
+    records = leaf.read(kind, root, fraction, seed)
+    return records if clients is None else _dealt(records, clients, seed)
+
+
+def words_to_ids(words: _Vocabulary) -> leaf.Convert:
+    """A user's posts to sequences of ids."""
+
+    def convert(x: list[Any], y: list[Any]) -> tuple[np.ndarray, np.ndarray]:
+        inputs, targets = [], []
+        for post, about in zip(x, y, strict=True):
+            follows = about.get("target_tokens") if isinstance(about, dict) else None
+            if not isinstance(post, list) or not isinstance(follows, list) or len(post) != len(follows):
+                raise ValueError("expected posts x with as many sequences of y's target_tokens")
+            inputs += post
+            targets += follows
+        made = [_ids(sequences, words) for sequences in (inputs, targets)]
+        made[1][made[1] == words.pad] = IGNORED
+        real = (made[1] != IGNORED).any(axis=1)
+        return made[0][real], made[1][real]
+
+    return convert
+
+
+def _ids(sequences: list[Any], words: _Vocabulary) -> np.ndarray:
+    for tokens in sequences:
+        if not isinstance(tokens, list) or len(tokens) != LENGTH:
+            raise ValueError(f"expected sequences of {LENGTH} tokens, found {len(tokens) if isinstance(tokens, list) else tokens!r}")
+    ids = [words.ids.get(token, words.unknown) for tokens in sequences for token in tokens]
+    return np.array(ids, np.int64).reshape(-1, LENGTH)
+
+
+def _read(file: Path, folder: Path) -> _Vocabulary:
+    remedy = _VOCABULARY.format(folder=folder, file=file)
+    if not file.is_file():
+        raise DataError(f"no file {file}: expected LEAF's vocabulary as JSON: {remedy}")
+    content = leaf.json_of(file, remedy)
+    ids, *numbers = (content.get(key) for key in ("vocab", "size", "unk_symbol", "pad_symbol"))
+    if not isinstance(ids, dict) or any(type(number) is not int for number in numbers):
+        raise DataError(f"{file}: expected vocab, and whole numbers size, unk_symbol, pad_symbol: {remedy}")
+    size, unknown, pad = numbers
+    if any(type(i) is not int or not 0 <= i < size for i in (*ids.values(), unknown, pad)) or unknown == pad:
+        raise DataError(f"{file}: expected ids 0..{size - 1}, the unknown's not the pad's: {remedy}")
+    return _Vocabulary(ids, size, unknown, pad)
+
+
+def _dealt(records: Records, clients: int, seed: int) -> Records:
+    """The users' records in `clients` hands; those who have test records only stay without a client."""
+    assert records.owners is not None
+    assert records.test_owners is not None
+    users = int(records.owners.max()) + 1
+    if not 1 <= clients <= users:
+        raise DataError(f"dataset.clients={clients}: expected 1..{users}, for so many users have training records: change it, or null")
+    hand = np.append(generator(seed, "deal").permutation(users) % clients, -1)  # the last is where -1 points
+    return replace(records, owners=hand[records.owners], test_owners=hand[records.test_owners])

@@ -1,0 +1,43 @@
+"""Shakespeare: LEAF's next-character prediction, 80 characters to the one that follows, by 1129 speaking roles."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from dpfl_bench.data import leaf
+from dpfl_bench.data.records import Records
+
+LENGTH = 80
+# LEAF's ALL_LETTERS, in its order
+LETTERS = "\n !\"&'(),-.0123456789:;>?ABCDEFGHIJKLMNOPQRSTUVWXYZ[]abcdefghijklmnopqrstuvwxyz}"
+UNKNOWN = len(LETTERS)
+CLASSES = len(LETTERS) + 1
+_STEPS = leaf.PREPROCESS.format(name="shakespeare", arguments="-s niid --sf 1.0 -k 0 -t sample --tf 0.8").replace("here", "to {folder}")
+_IDS = np.full(128, UNKNOWN)
+_IDS[[ord(letter) for letter in LETTERS]] = np.arange(len(LETTERS))
+
+
+def load(*, root: str | None, fraction: float, seed: int) -> Records:
+    """Ids 0..80 (n, 80) and the next character's id (n,), int64; the roles of the plays as owners.
+
+    Ids are positions in LEAF's 80 letters; any other character has id 80, a class of its own. (LEAF looks it up as -1, which its
+    one-hot labels take for the last letter.)
+    """
+    kind = leaf.Kind("shakespeare", _STEPS, _lines, CLASSES, samples=4_226_158, users=1_129)
+    return leaf.read(kind, root, fraction, seed)
+
+
+def _lines(x: list[Any], y: list[Any]) -> tuple[np.ndarray, np.ndarray]:
+    for texts, length in ((x, LENGTH), (y, 1)):
+        for text in texts:
+            if not isinstance(text, str) or len(text) != length:
+                found = f"{len(text)}" if isinstance(text, str) else f"a {type(text).__name__}"
+                raise ValueError(f"expected x of {LENGTH} characters and y of 1, found {found}")
+    return _ids("".join(x)).reshape(-1, LENGTH), _ids("".join(y))
+
+
+def _ids(text: str) -> np.ndarray:
+    codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), "<u4")
+    return _IDS[np.minimum(codes, 127)]
