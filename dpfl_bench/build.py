@@ -62,8 +62,12 @@ def _algorithm(node: Mapping[str, Any], path: str) -> Algorithm:
 
 def problem(settings: Settings, shape: list[int], classes: int) -> Problem:
     """The model for records of this shape, checked against the privacy model."""
+    task = settings.dataset.get("task", "classify")
+    _check_linear(settings, task)
     try:
-        made = call(settings.model, "model", shape=shape, classes=classes)
+        make = partial(call, settings.model, "model", shape=shape, classes=classes, task=task)
+        with torch.device("meta"):  # shapes and no numbers: a large network takes seconds and half a gigabyte
+            made = make()
         if not isinstance(made, nn.Module):
             return cast(Problem, made)
         if classes == 0:
@@ -73,7 +77,18 @@ def problem(settings: Settings, shape: list[int], classes: int) -> Problem:
         raise
     except ValueError as error:
         raise ConfigError(str(error)) from None
-    return ModuleProblem(partial(call, settings.model, "model", shape=shape, classes=classes), classes, task=_task(settings))
+    return ModuleProblem(make, classes, task=_task(settings))
+
+
+def _check_linear(settings: Settings, task: str) -> None:
+    if not settings.model["_target_"].startswith("dpfl_bench.problems.linear"):
+        return
+    nearest = {"next_token": "lstm", "segment": "unet3d"}
+    if task in nearest:
+        raise ConfigError(
+            f"model={settings.model['name']}: expected records with one label each, dataset={settings.dataset['name']} is for {task}; "
+            f"use model={nearest[task]}"
+        )
 
 
 def _task(settings: Settings) -> tasks.Task:

@@ -11,7 +11,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from dpfl_bench import refusals
 from dpfl_bench.compose import GROUPS, Composed
-from dpfl_bench.settings import ConfigError, Settings, smallest_client
+from dpfl_bench.settings import ConfigError, Settings, equal_share
 
 ONLY_FOR_COMPOSING = ("default_local_steps", "default_total_steps", "local_epochs", "total_epochs")
 
@@ -100,7 +100,8 @@ def _without_stale(dataset: dict[str, Any], reference: Mapping[str, Any]) -> dic
     """What a data set's file says of its prepared records holds for the file's own preparation only; unknown under another."""
     if all(dataset[key] == reference[key] for key in ("test_fraction", "standardise", "unit_norm", "seed")):
         return dataset
-    records = dataset["records"] if dataset["test_fraction"] == reference["test_fraction"] else None
+    told = dataset["records"] != reference["records"] or dataset["test_fraction"] == reference["test_fraction"]
+    records = dataset["records"] if told else None
     return {**dataset, "gram": None, "max_row_norm": 1.0 if dataset["unit_norm"] else None, "records": records}
 
 
@@ -151,7 +152,9 @@ def _steps_per_epoch(name: str, config: Mapping[str, Any]) -> int:
         return 1
     size: int = checked("batch_size", config["batch_size"], int)
     clients: int = checked("clients", config["clients"], int)
-    records = smallest_client(config["records"], config["dataset"]["records"], config["partition"], max(1, clients))
+    records: int | None = config["records"]
+    if records is None and config["dataset"]["records"] is not None:
+        records = equal_share(config["dataset"]["records"], config["partition"], max(1, clients))
     if records is None:
         raise ConfigError(
             f"{name}={config[name]}: expected to know a client's records; say records=N, or sample_rate in place of batch_size"

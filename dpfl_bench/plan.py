@@ -40,23 +40,23 @@ def plan(settings: Settings, detailed: bool = True) -> dict[str, Any]:
         "memory": privacy.remembered if settings.private and remembers(settings.algo) and privacy.unit == "client" else None,
         "accountant": budget.accountant,
         "releases": budget.rounds,
-        "releases_of_worst_client": budget.planned.worst,
+        "releases_of_worst_client": budget.planned.worst if settings.private else 0,
         "further_releases": [
             {"name": c.name, "rounds": budget.rounds, "noise_multiplier": c.noise_multiplier(budget.noise_multiplier)}
             for c in budget.companions
         ],
         "rounds": budget.rounds,
         "local_steps": settings.local_steps,
-        "total_steps": settings.total_steps,
+        "total_steps": max(sum(s.steps) for s in budget.schedules),
         "max_rounds": budget.max_rounds(),
         "views": budget.views(),
         "accountants": budget.accountants(),
         "observers": {o: budget.accountants(o) for o in OBSERVERS} if detailed else None,
         "spent": _course(budget) if detailed else None,
-        "fully_accounted": not privacy.leaks if settings.private else None,
-        "not_accounted": privacy.leaks,
+        "fully_accounted": not settings.leaks if settings.private else None,
+        "not_accounted": settings.leaks,
         "implied": implied,
-        "records_per_client": settings.smallest_client,
+        "records_per_client": settings.records_per_client,
         "theory": _theory(settings, budget),
     }
     cleaned: dict[str, Any] = clean(made)
@@ -132,8 +132,8 @@ def text(planned: dict[str, Any]) -> str:
         f"  noise      {_noise(planned)}",
         f"  spends     eps {planned['eps']:.6g} at delta {planned['delta']:g} towards the {planned['observer']} ({planned['accountant']}); "
         f"the target is {planned['eps_target']:g}",
-        f"  releases   {planned['releases']} rounds ({planned['releases_of_worst_client']} releases of the worst {planned['unit']}); "
-        f"eps {planned['eps_target']:g} allows {planned['max_rounds']} rounds at this noise",
+        f"  releases   {planned['releases']} rounds ({planned['releases_of_worst_client']} releases of the worst {planned['unit']})"
+        + ("" if planned["max_rounds"] is None else f"; eps {planned['eps_target']:g} allows {planned['max_rounds']} rounds at this noise"),
         *(f"             with each: {c['name']}, noise multiplier {c['noise_multiplier']:.6g}" for c in planned["further_releases"]),
         "  views      " + ", ".join(f"{name}: {eps:.6g}" for name, eps in planned["views"].items()),
         "  accountants " + ", ".join(f"{name}: {eps:.6g}" for name, eps in planned["accountants"].items()),

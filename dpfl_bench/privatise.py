@@ -20,7 +20,7 @@ from dpfl_bench.privacy.ledger import Ledger
 from dpfl_bench.privacy.privunit import PrivUnit, equal_split
 from dpfl_bench.privacy.releases import Companion, Observer, PrivacyError, RecordReleases, Releases, View, view
 from dpfl_bench.settings import ConfigError, Settings
-from dpfl_bench.targets import remembers, uses_norms
+from dpfl_bench.targets import naive, remembers, uses_norms, warm_rounds
 
 T = TypeVar("T")
 LONGEST = 10**5  # rounds that are drawn to answer how many eps allows
@@ -72,7 +72,10 @@ class Holders:
             if known is None:
                 raise ConfigError("dataset.records=null: expected to know how many records there are, for overlapping clients share them")
             draw = rng.generator(settings.partition["seed"], "partition")
-            parts = partition.held(known, settings.clients, draw, settings.partition["percent"])
+            try:
+                parts = partition.held(known, settings.clients, draw, settings.partition["percent"])
+            except ValueError as error:
+                raise ConfigError(str(error)) from None
             return Holders.of(settings, parts)
         if settings.lots == "fixed" and settings.smallest_client is None:
             raise ConfigError(
@@ -108,6 +111,7 @@ class Budget:
     @staticmethod
     def of(settings: Settings, drawn: Sequence[Schedule], holders: Holders | None = None) -> Budget:
         whole = Budget(settings, tuple(drawn), holders or Holders.foreseen(settings))
+        whole.check()
         return whole if settings.stop_at_eps is None or not settings.private else whole._stopped(settings.stop_at_eps)
 
     @cached_property
@@ -179,9 +183,14 @@ class Budget:
         if privacy.calibration != "fixed":
             epsilons = (_as_config_error(lambda: equal_split(1 / self.noise_multiplier, count)),) * 3
         made = _privunit(epsilons, count)
-        if uses_norms(self.settings.algo) and not self.settings.algo["naive"]:
+        if uses_norms(self.settings.algo) and not naive(self.settings.algo):
             _as_config_error(made.check_norms_recoverable)
         return made
+
+    @cached_property
+    def seen(self) -> View:
+        """What bounds the bounded observer; empty without privacy."""
+        return (view(self.planned, self.observer) or ()) if self.settings.private else ()
 
     @property
     def observed(self) -> int:
@@ -196,7 +205,7 @@ class Budget:
     @property
     def rate(self) -> float:
         """Sampling rate of clients where it amplifies towards the bounded observer, else 1."""
-        amplified = any(c.mechanism in ("fixed", "poisson") for c in view(self.planned, self.observer) or ())
+        amplified = any(c.mechanism in ("fixed", "poisson") for c in self.seen)
         return self.schedules[0].share if amplified and self.settings.privacy.unit == "client" else 1.0
 
     @property
@@ -213,7 +222,7 @@ class Budget:
     @cached_property
     def eps(self) -> float:
         """Of the whole run, towards the bounded observer."""
-        return self._eps(self.planned, self.observer)
+        return self._eps(self.planned, self.observer) if self.settings.private else math.inf
 
     @property
     def accountant(self) -> str:
@@ -267,10 +276,21 @@ class Budget:
         low, high = 0, self.rounds
         while low < high:
             middle = (low + high + 1) // 2
-            low, high = (middle, high) if self.first(middle).eps <= eps else (low, middle - 1)
-        if low == 0:
-            raise ConfigError(f"stop_at_eps={eps:g}: the first round alone spends {self.first(1).eps:.4g}; raise it, or raise the noise")
+            low, high = (middle, high) if self.first(middle).eps_before_the_draw <= eps else (low, middle - 1)
+        least = max(1, 1 + warm_rounds(self.settings))
+        if low < least:
+            spent = self.first(min(least, self.rounds)).eps_before_the_draw
+            which = "the first round alone spends" if least == 1 else f"the {least - 1} rounds of the warm start and one more spend"
+            raise ConfigError(f"stop_at_eps={eps:g}: {which} {spent:.4g}; raise it, or raise the noise")
         return self.first(low)
+
+    @property
+    def eps_before_the_draw(self) -> float:
+        """Of the whole run, towards the bounded observer, without a look at how the cohorts fell."""
+        seen, accountant = view(self.planned, self.observer), self.settings.privacy.accountant
+        assert seen is not None
+        pairs = accounting.before_the_draw(seen, accountant)
+        return min(accounting.one(c, self.noise_multiplier, self.settings.delta, name) for c, name in pairs)
 
     def _releases(self) -> Releases:
         """Messages show one by one where clients remember their noise, and where the server's step looks at each one's norm."""
@@ -330,8 +350,6 @@ class Budget:
         return accounting.best(composition, self.noise_multiplier, self.settings.delta)
 
     def _eps(self, planned: Releases | RecordReleases, observer: Observer) -> float:
-        if not self.settings.private:
-            return math.inf
         composition = view(planned, observer)
         assert composition is not None
         return accounting.epsilon(composition, self.noise_multiplier, self.settings.delta, self.settings.privacy.accountant)

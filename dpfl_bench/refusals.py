@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dpfl_bench.algorithms.scaffold import default_warm_rounds
 from dpfl_bench.settings import ConfigError, Settings
-from dpfl_bench.targets import remembers, uses_norms
+from dpfl_bench.targets import naive, remembers, uses_norms, warm_rounds
 
 
 def check(made: Settings) -> None:
@@ -12,21 +11,22 @@ def check(made: Settings) -> None:
     _check_lots(made)
     _check_memory(made)
     _check_warm_rounds(made)
-    if not made.private:
-        return
-    _check_noise(made)
-    if made.privacy.unit == "record":
-        _check_records(made)
-    else:
-        _check_clients(made)
-    _check_clip(made)
-    _check_norms(made)
+    if made.private:
+        _check_noise(made)
+    if made.private or made.privacy.bound_without_noise:
+        _check_door(made)
+        if made.private and made.privacy.unit == "record":
+            _check_lots_of_records(made)
+        elif made.private:
+            _check_clients(made)
+        _check_clip(made)
+        _check_norms(made)
 
 
 def _check_lots(made: Settings) -> None:
     if made.batch_size is not None and made.sample_rate is not None:
         raise ConfigError(f"sample_rate={made.sample_rate:g}: expected one of the two, got batch_size={made.batch_size} too")
-    smallest = made.smallest_client
+    smallest = made.records_per_client
     if made.batch_size is not None and smallest is not None and made.batch_size > smallest:
         raise ConfigError(
             f"batch_size={made.batch_size}: expected at most the smallest client's records, {smallest}; "
@@ -57,7 +57,9 @@ def _check_warm_rounds(made: Settings) -> None:
     if "warm_rounds" not in node:
         return
     given = node["warm_rounds"]
-    warm = default_warm_rounds(made.sampled_clients / made.clients) if given is None else given
+    if given is not None and (not isinstance(given, int) or isinstance(given, bool)):
+        raise ConfigError(f"algo.warm_rounds={given}: expected a whole number, or null")
+    warm = warm_rounds(made)
     if not 0 <= warm < made.rounds:
         why = "" if given is not None else " (null: 1 if every client takes part, else 4 / their share)"
         raise ConfigError(
@@ -91,9 +93,11 @@ def _check_noise(made: Settings) -> None:
         raise ConfigError("privacy.calibration=formula: the formula is for Gaussian noise on a client's update; use exact or fixed")
 
 
-def _check_records(made: Settings) -> None:
-    """Record level: what belongs to the door that is open there, and lots that no accountant covers."""
-    privacy, name = made.privacy, made.algo["name"]
+def _check_door(made: Settings) -> None:
+    """Record level: what belongs to the door that is open there."""
+    privacy = made.privacy
+    if privacy.unit == "client":
+        return
     reason = "acts on what a client sends, and at privacy.unit=record the noise is in each gradient instead"
     for key, value, usual in (
         ("mechanism", privacy.mechanism, "gaussian"),
@@ -105,7 +109,13 @@ def _check_records(made: Settings) -> None:
     ):
         if value != usual:
             remedy = "leave it out" if usual is None else f"say {usual}"
-            raise ConfigError(f"privacy.{key}={value}: {reason}; {remedy}, or say privacy.unit=client")
+            told = f"{value:g}" if isinstance(value, float) else value
+            raise ConfigError(f"privacy.{key}={told}: {reason}; {remedy}, or say privacy.unit=client")
+
+
+def _check_lots_of_records(made: Settings) -> None:
+    """Lots that no accountant covers, and steps that are undefined on noised gradients."""
+    privacy, name = made.privacy, made.algo["name"]
     if privacy.trust == "central":
         raise ConfigError(
             "privacy.trust=central: at privacy.unit=record each client adds its noise to its own gradients, so there is nothing left "
@@ -121,7 +131,7 @@ def _check_records(made: Settings) -> None:
             f"privacy.neighbours=add_remove_one: lots of fixed size (batch_size={made.batch_size}) are accounted for under replace_one; "
             "say that, or use sample_rate"
         )
-    if uses_norms(made.algo) and not made.algo["naive"]:
+    if uses_norms(made.algo) and not naive(made.algo):
         raise ConfigError(
             f"privacy.unit=record: algo={name} subtracts the noise's share of the updates' norms, and after local steps on noised "
             "gradients that share is unknown; say algo.naive=true for the biased step, or privacy.unit=client"
@@ -130,6 +140,11 @@ def _check_records(made: Settings) -> None:
 
 def _check_clients(made: Settings) -> None:
     privacy = made.privacy
+    if privacy.mechanism == "privunit" and privacy.quantile is not None:
+        raise ConfigError(
+            f"privacy.quantile={privacy.quantile:g}: its bits carry Gaussian noise, which is not accounted for beside the pure "
+            "privacy of privacy.mechanism=privunit; leave it out, or say gaussian"
+        )
     if privacy.mechanism == "privunit" and privacy.trust != "local":
         raise ConfigError(
             f"privacy.trust={privacy.trust}: privacy.mechanism=privunit randomises each client's own message, and no share of it adds up "
@@ -159,8 +174,8 @@ def _check_clip(made: Settings) -> None:
 def _check_norms(made: Settings) -> None:
     """FedEXP's step: what the updates' norms cost, and where its forms are defined."""
     privacy, name = made.privacy, made.algo["name"]
-    sums = privacy.unit == "client" and privacy.trust != "local"
-    if uses_norms(made.algo) and made.algo["naive"] and sums:
+    sums = privacy.trust != "local"
+    if uses_norms(made.algo) and naive(made.algo) and sums:
         raise ConfigError(
             f"algo.naive=true: under privacy.trust={privacy.trust} the server has no single messages whose norms it could take; "
             "use privacy=local, or algo.naive=false"

@@ -15,6 +15,7 @@ from dpfl_bench import RESULTS_VERSION
 from dpfl_bench.job import Job
 from dpfl_bench.measure import theorem_gap
 from dpfl_bench.results.folder import RunFolder
+from dpfl_bench.targets import naive
 
 NAN = float("nan")
 
@@ -45,17 +46,18 @@ def result(job: Job, folder: RunFolder, seconds: float, diverged: dict[str, int]
         "noise_multiplier": None if job.budget.privunit else job.budget.noise_multiplier,
         "noise_std": job.budget.noise_std,
         "mechanism": privacy.mechanism if private else None,
-        "fully_accounted": not _leaks(job) if private else None,
+        "fully_accounted": not job.settings.leaks if private else None,
         "bound": privacy.bound if private or privacy.bound_without_noise else None,
         "clip": privacy.clip if private or privacy.bound_without_noise else None,
         "rounds": max(s.rounds for s in job.schedules),
         "local_steps": settings.local_steps,
-        "total_steps": settings.total_steps,
+        "total_steps": max(sum(s.steps) for s in job.schedules),
         "clients": settings.clients,
         "sampled_clients": settings.sampled_clients,
         "parameters": job.problem.dimension,
         "memory": privacy.remembered if private and job.algorithm.remembers and privacy.unit == "client" else None,
         "colluding": privacy.colluding if private else None,
+        "naive": naive(settings.algo),
         "stop_at_eps": settings.stop_at_eps,
         "average_last": settings.average_last,
         "lr": settings.lr,
@@ -128,7 +130,7 @@ def privacy(job: Job) -> dict[str, Any]:
         "views": budget.views(),
         "releases": _releases(job),
         "assumes": _assumptions(job),
-        "fully_accounted": not _leaks(job),
+        "fully_accounted": not job.settings.leaks,
         "not_accounted": _not_accounted(job),
     }
 
@@ -194,6 +196,10 @@ def _assumptions(job: Job) -> list[str]:
     if job.settings.privacy.neighbours == "add_remove_one":
         who = "record counts for nothing" if job.settings.privacy.unit == "record" else "client sends nothing"
         listed.append(f"an absent {who} while public sizes, divisors and noise stay as they are (zero-out)")
+    if job.budget.rate < 1:
+        listed.append("which clients take part in a round stays secret from the third party: eps averages over it")
+    elif any(c.rounds for c in job.budget.seen):
+        listed.append("eps averages over the coins that decide in how many rounds a client takes part, before they are drawn")
     if job.settings.partition["name"] == "overlap":
         listed.append("a record is counted over all clients that hold it" if job.settings.privacy.unit == "record" else _OVERLAP)
     return listed
@@ -207,19 +213,11 @@ def _colluding(job: Job) -> str:
     return f"{count} of a cohort collude" if count else "none colludes"
 
 
-def _leaks(job: Job) -> list[str]:
-    """What goes into the training itself outside every accountant: such a run is not fully accounted."""
-    leaks = list(job.settings.privacy.leaks)
-    if job.settings.model.get("init") == "near_optimum":
-        leaks.append("the initial model, which is made of the exact optimum of the private data")
-    return leaks
-
-
 def _not_accounted(job: Job) -> list[str]:
-    leaks = _leaks(job)
+    leaks = list(job.settings.leaks)
     if job.budget.accountant == "paper":
         valid = min(job.budget.views().values())
-        leaks.append(f"accountant=paper is dpscaffold's own and no guarantee: the valid eps towards a third party is {valid:.6g}")
+        leaks.append(f"the valid eps towards a third party is {valid:.6g}")
     leaks.append("metrics.csv: losses, errors, update norms and clipped fractions are computed without noise, for simulation only")
     leaks.append("hyper-parameters that were tuned by looking at results of private data")
     leaks.append("the seed: the noise follows from it, so whoever has both it and the model can subtract the noise")
@@ -251,9 +249,3 @@ def _noise(result: dict[str, Any]) -> str:
     if result["accountant"] == "paper":
         said += "; by the paper's own accountant, no guarantee"
     return said if result["fully_accounted"] else f"{said}; not fully accounted"
-
-
-def mean_error(result: dict[str, Any]) -> float:
-    """test_error_mean, NaN for a run that diverged."""
-    value = result["test_error_mean"]
-    return NAN if value is None else float(value)

@@ -60,12 +60,6 @@ class Privacy:
         return self.memory or ("own_message" if self.trust == "local" or self.unit == "record" else "own_update")
 
     @property
-    def leaks(self) -> list[str]:
-        """What of the private data goes into a release outside every accountant."""
-        where = "each lot's gradients" if self.unit == "record" else "each cohort's updates"
-        return [f"privacy.clip=median: C is the median of the norms of {where}, without noise"] if self.clip == "median" else []
-
-    @property
     def bounded_observer(self) -> Literal["server", "third_party"]:
         return self.observer or ("third_party" if self.trust == "central" else "server")
 
@@ -138,8 +132,33 @@ class Settings:
 
     @property
     def smallest_client(self) -> int | None:
-        """Training records of the smallest client, as far as the files know; None else."""
-        return smallest_client(self.records, self.dataset["records"], self.partition, self.clients)
+        """Training records of the smallest client at least, as far as the files and the partition know; None else."""
+        known, ways = self.dataset["records"], self.partition["name"]
+        if self.records is not None or known is None or ways == "natural":
+            return self.records
+        if ways == "shards":  # shards differ by a record, and a client may get the smaller ones only
+            each = int(self.partition["shards_per_client"])
+            return each * (known // (self.clients * each)) if each > 0 else 0
+        return equal_share(known, self.partition, self.clients)
+
+    @property
+    def records_per_client(self) -> int | None:
+        """On average, rounded down: no smallest client has more."""
+        known = self.dataset["records"]
+        return self.records if self.records is not None or known is None else equal_share(known, self.partition, self.clients)
+
+    @property
+    def leaks(self) -> list[str]:
+        """What of the private data goes into training outside every accountant (statistics of preprocessing are told apart)."""
+        where = "each lot's gradients" if self.privacy.unit == "record" else "each cohort's updates"
+        found = []
+        if self.privacy.clip == "median":
+            found.append(f"privacy.clip=median: C is the median of the norms of {where}, without noise")
+        if self.model.get("init") == "near_optimum":
+            found.append("model.init=near_optimum: the initial model is made of the exact optimum of the private data")
+        if self.privacy.accountant == "paper":
+            found.append("privacy.accountant=paper: dpscaffold's own accountant credits what does not hold")
+        return found if self.private else []
 
     @property
     def seeds(self) -> range:
@@ -156,11 +175,8 @@ class Settings:
         return hashlib.sha256(text.encode()).hexdigest()[:10]
 
 
-def smallest_client(told: int | None, known: int | None, partition: dict[str, Any], clients: int) -> int | None:
-    """Training records of the smallest client: what the user told, else of the data set's known ones; None where nobody knows."""
-    if told is not None or known is None:
-        return told
-    return int(known * partition["percent"] / 100) if partition["name"] == "overlap" else known // clients
+def equal_share(records: int, partition: dict[str, Any], clients: int) -> int:
+    return int(records * partition["percent"] / 100) if partition["name"] == "overlap" else records // clients
 
 
 # Changes of these move no number (beyond float rounding): where and how a run works, what only `plan` reads

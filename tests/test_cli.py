@@ -173,3 +173,33 @@ def test_help_and_version() -> None:
     assert {s.code for s in said} == {0}
     assert all(verb in said[0].out for verb in ("run", "plan", "collect", "list", "-cd", "130"))
     assert call("version").out == call("--version").out == f"{__version__}\n"
+
+
+@pytest.mark.parametrize(
+    "door", [("privacy=record", "sample_rate=0.5"), ("privacy=local", "privacy.colluding=3"), ("privacy.mechanism=privunit",)]
+)
+def test_without_privacy_nothing_of_it_is_asked(door: tuple[str, ...]) -> None:
+    """Such a run once trained to its end and then failed for what its open door was told."""
+    result = read(call("run", "algo=fedavg", *door, "rounds=2", "local_steps=1", *QUICK).folder, "result.json")
+    assert (result["status"], result["eps"]) == ("done", math.inf)
+    assert call("plan", "algo=fedavg", *door, "--json").json["eps"] == math.inf
+
+
+def test_what_a_run_and_its_plan_call_fully_accounted_is_the_same() -> None:
+    optimum = ("algo=dp_fedavg", "dataset=quadratics", "dataset.dimension=5", "dataset.rank=3", "dataset.clients=6", "clients=6",
+               "model.init=near_optimum", "rounds=2", "local_steps=1")  # fmt: skip
+    paper = ("algo=dp_fedavg", "privacy=record", "privacy.observer=third_party", "privacy.accountant=paper", "batch_size=2", "rounds=2",
+             "local_steps=1", "sampled_clients=9", "eps=20")  # fmt: skip
+    for overrides in (optimum, paper):
+        result = read(call("run", *overrides, *QUICK).folder, "result.json")
+        assert result["fully_accounted"] is call("plan", "--json", *overrides).json["fully_accounted"] is False
+
+
+def test_collect_keeps_the_naive_step_and_other_mechanisms_apart(tmp_path: Path) -> None:
+    shared = ("algo=dp_fedexp", "privacy=local", "eps=60", "rounds=2", "local_steps=1", f"outputs={tmp_path}", *QUICK)
+    for more in ((), ("algo.naive=true",), ("privacy.mechanism=privunit",)):
+        assert call("run", *shared, *more).code == 0
+    table = call("collect", str(tmp_path), "--json").json["table"]
+    assert {row["algo"] for row in table} == {"dp_fedexp", "dp_fedexp (naive step)"}
+    assert len(table) == 3
+    assert any("PrivUnit" in row["guarantee"] for row in table)

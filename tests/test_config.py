@@ -100,6 +100,16 @@ privacy.calibration=fixed                 | privacy.noise_multiplier | a number 
 privacy.calibration=formula               | privacy.v          | a number > 0
 privacy.calibration=magic                 | privacy.calibration=magic | exact or formula or fixed
 privacy.accountant=magic                  | privacy.accountant=magic | rdp
+algo=dp_scaffold_warm algo.warm_rounds=x   | algo.warm_rounds=x | a whole number
+algo=dp_scaffold_warm algo.warm_rounds=1.5 | algo.warm_rounds=1.5 | a whole number
+algo=fedexp algo.naive=true privacy.bound_without_noise=true | algo.naive=true | privacy=local
+algo=fedavg privacy=record privacy.quantile=.5 privacy.bound_without_noise=true | privacy.quantile=0.5 | leave it out
+algo=fedavg privacy=record privacy.clip=median sample_rate=.05 privacy.bound_without_noise=true | privacy.clip=median | batch_size
+privacy=record algo=dp_fedexp algo.naive=true privacy.trust=secagg | algo.naive=true | privacy=local
+privacy=local privacy.mechanism=privunit privacy.quantile=.5 | privacy.quantile=0.5 | say gaussian
+algo=dp_fedavg privacy=central privacy.observer=server stop_at_eps=5 | privacy.observer=server | third_party
+dataset=reddit model=logreg               | model=logreg | model=lstm
+dataset=ixi model=logreg                  | model=logreg | model=unet3d
 privacy=record algo=dp_normfedavg         | privacy.bound=normalise | say clip
 privacy=record privacy.mechanism=privunit | privacy.mechanism=privunit | privacy.unit=client
 privacy=record privacy.memory=own_update  | privacy.memory=own_update | leave it out

@@ -49,6 +49,8 @@ HEAVY = {
     "dp_accounting",
     "scipy",
     "opacus",
+    "nibabel",
+    "PIL",
     "platformdirs",
 }
 LIGHT = ("cli", "compose", "config", "catalogue", "plan")  # what plan, list and --help load, with all that these import

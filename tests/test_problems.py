@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 import pytest
 import reference as ref
 import torch
-from conftest import CONF, settings_of
+from conftest import settings_of
 from scipy.optimize import minimize
 from torch import Tensor, nn
 from torch.nn import functional
@@ -209,21 +207,6 @@ def test_tokens_stay_integers_all_the_way() -> None:
 
 
 # what the YAML files say
-
-
-COUNTED = [path for path in sorted((CONF / "model").rglob("*.yaml")) if "parameters" in path.read_text()]
-
-
-@pytest.mark.parametrize("path", COUNTED, ids=lambda path: path.stem)
-def test_parameter_counts_in_the_comments(path: Path) -> None:
-    (said,) = re.findall(r"([\d,]+) parameters", path.read_text())
-    problem = build.problem(settings_of("dataset=mnist", f"model={path.stem}", "eps=inf"), [1, 28, 28], 10)
-    assert problem.dimension == int(said.replace(",", ""))
-    assert len(problem.start(0, torch.empty(0))) == problem.dimension
-
-
-def test_there_are_counts_to_check() -> None:
-    assert {path.stem for path in COUNTED} >= {"mlp", "cnn"}
 
 
 def test_batch_norm_is_refused_when_private() -> None:

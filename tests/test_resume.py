@@ -19,6 +19,9 @@ LONG = ("total_steps=1600", "local_steps=2", "eval_every=50", "checkpoint_every=
 CASES = {
     "dp_scaffnew": ("algo=dp_scaffnew",),  # every client's memory crosses rounds
     "dp_normfedavg": ("algo=dp_normfedavg", "server_momentum=.5"),  # the server's velocity does
+    # two vectors of the server's, C, the iterates that are averaged, the ledger of further sums
+    "dp_fedexp_scaffold": ("algo=dp_fedexp_scaffold", "privacy.quantile=.5", "average_last=3", "eps=1000", "lr=.1"),
+    "dp_scaffold": ("algo=dp_scaffold", "privacy=record", "batch_size=2"),  # the ledger of gradients
 }
 
 

@@ -13,7 +13,8 @@ import torch
 from dpfl_bench.algorithms.scaffnew import ScaffNew
 from dpfl_bench.data.records import Records
 from dpfl_bench.federation.clients import Federation
-from dpfl_bench.federation.cohort import Cohort, Optimiser, SendDoor
+from dpfl_bench.federation.cohort import Cohort, Optimiser
+from dpfl_bench.federation.doors import SendDoor
 from dpfl_bench.federation.sampling import LotRule
 from dpfl_bench.federation.schedule import Schedule
 from dpfl_bench.privacy.accounting import epsilon
@@ -40,8 +41,8 @@ def statistics(sign: int, memory: str) -> np.ndarray:
     problem, everyone = LinearProblem(1, 0, False, 0.0), federation(sign)
     found = []
     for seed in range(RUNS):
-        door = SendDoor("clip", CLIP, "secagg", 2 * CLIP * MULTIPLIER, memory, seed if sign > 0 else RUNS + seed)
-        cohort = Cohort(ScaffNew(), problem, everyone, Optimiser(), door, CLIENTS, door.seed)
+        door = SendDoor("clip", "secagg", 2 * MULTIPLIER, memory, seed if sign > 0 else RUNS + seed)
+        cohort = Cohort(ScaffNew(), problem, everyone, Optimiser(), door, CLIENTS, door.seed, clip=CLIP)
         schedule = Schedule(door.seed, CLIENTS, CLIENTS, "full", (1,) * ROUNDS, 1.0, 0.5)
         state = cohort.start(torch.zeros(1, dtype=torch.float64))
         seen, x = 0.0, 0.0

@@ -11,7 +11,7 @@ from dpfl_bench.data.records import Records
 
 _PIXELS = 28 * 28
 _CLASSES = 62
-_STEPS = leaf.PREPROCESS.format(name="femnist", arguments="-s niid --sf 1.0 -k 0 -t sample").replace("here", "to {folder}")
+_STEPS = leaf.PREPROCESS.format(name="femnist", arguments="-s niid --sf 1.0 -k 0 -t sample")
 
 
 def load(*, root: str | None, fraction: float, seed: int) -> Records:
@@ -25,7 +25,7 @@ def load(*, root: str | None, fraction: float, seed: int) -> Records:
     return leaf.read(kind, root, fraction, seed)
 
 
-def _images(x: list[Any], y: list[Any]) -> tuple[np.ndarray, np.ndarray]:
+def _images(x: list[Any], y: list[Any]) -> leaf.Arrays:
     for image in x:
         if not isinstance(image, list) or len(image) != _PIXELS:
             found = len(image) if isinstance(image, list) else type(image).__name__

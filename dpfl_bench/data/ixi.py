@@ -53,11 +53,10 @@ def preprocess(image: Path, mask: Path) -> tuple[np.ndarray, np.ndarray]:
         raise DataError(f"{mask}: lies elsewhere than {image} (their affines differ): replace one of the two files")
     if not np.isin(brain, (0, 1)).all():
         raise DataError(f"{mask}: expected a mask of zeros and ones: replace the file")
-    small = resize(volume, SHAPE)
-    deviation = small.std()
-    if not deviation > 0:  # also where a voxel is not a number
+    if not np.isfinite(volume).all() or volume.min() == volume.max():
         raise DataError(f"{image}: expected finite intensities that differ from each other: replace the file")
-    return ((small - small.mean()) / deviation).astype(np.float32), (resize(brain, SHAPE) > 0.5).astype(np.uint8)
+    small = resize(volume, SHAPE)
+    return ((small - small.mean()) / small.std()).astype(np.float32), (resize(brain, SHAPE) > 0.5).astype(np.uint8)
 
 
 def resize(volume: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:

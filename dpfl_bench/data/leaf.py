@@ -17,9 +17,13 @@ from dpfl_bench.data.records import DataError, Records
 from dpfl_bench.data.root import data_root
 from dpfl_bench.rng import generator
 
-# a user's x and y, equally long, to arrays of records; a ValueError says what is wrong with them
-Convert = Callable[[list[Any], list[Any]], tuple[np.ndarray, np.ndarray]]
-PREPROCESS = "in a clone of https://github.com/TalwalkarLab/leaf run data/{name}/preprocess.sh {arguments} and copy data/{name}/data here"
+Arrays = tuple[np.ndarray, np.ndarray]  # x and y, a row for each record
+# a user's x and y, equally long lists, to arrays of records; a ValueError says what is wrong with them
+Convert = Callable[[list[Any], list[Any]], Arrays]
+PREPROCESS = (
+    "in data/{name} of a clone of https://github.com/TalwalkarLab/leaf run ./preprocess.sh {arguments}, "
+    "then copy its data/train and data/test to {{folder}}"
+)
 
 
 @dataclass(frozen=True)
@@ -27,7 +31,7 @@ class Kind:
     """One of LEAF's data sets. `samples` and `users` are what LEAF publishes for the whole of it."""
 
     name: str  # also its folder
-    steps: str  # how to make the files
+    steps: str  # how to get the files to {folder}
     convert: Convert
     classes: int
     samples: int
@@ -41,7 +45,7 @@ class _User:
     """What one user holds in one file: arrays of records, made of so many samples, or what is wrong with them."""
 
     samples: int = 0
-    arrays: tuple[np.ndarray, np.ndarray] | None = None
+    arrays: Arrays | None = None
     problem: str = ""
 
 
@@ -92,7 +96,7 @@ def read(kind: Kind, root: str | None, fraction: float, seed: int) -> Records:
     return Records(train.x, train.y, test.x, test.y, owners, kind.classes, source, kind.samples, kind.task, test_owners)
 
 
-def text_of(file: Path, remedy: str) -> str:
+def _text(file: Path, remedy: str) -> str:
     """The file's text; a DataError where it is empty or no UTF-8."""
     try:
         text = file.read_text(encoding="utf-8")
@@ -107,7 +111,7 @@ def text_of(file: Path, remedy: str) -> str:
 
 def json_of(file: Path, remedy: str, hook: Callable[[dict[str, Any]], Any] | None = None) -> dict[str, Any]:
     """The JSON object in the file; a DataError where it is cut short or something else."""
-    text = text_of(file, remedy)
+    text = _text(file, remedy)
     try:
         content = json.loads(text, object_hook=hook)
     except (ValueError, RecursionError) as error:
@@ -126,18 +130,16 @@ def _part(kind: Kind, folder: Path, part: str, names: dict[str, int]) -> _Part:
         raise DataError(f"no file {folder / part}/*.json: {where}: {steps}, or set dataset.root or DPFL_DATA_DIR to where {kind.name}/ is")
     x, y, owners, samples = _Column(), _Column(), _Column(), 0
     for file in files:
-        for name, user in _users(kind, file, f"make it again ({steps})", empty=part != "train"):
-            assert user.arrays is not None
-            owner = names.setdefault(name, len(names))
-            x.add(user.arrays[0])
-            y.add(user.arrays[1])
-            owners.add(np.full(len(user.arrays[1]), owner))
-            samples += user.samples
+        for name, count, (user_x, user_y) in _users(kind, file, f"make it again ({steps})", empty=part != "train"):
+            x.add(user_x)
+            y.add(user_y)
+            owners.add(np.full(len(user_y), names.setdefault(name, len(names))))
+            samples += count
     return _Part(x.whole(), y.whole(), owners.whole(), samples)
 
 
-def _users(kind: Kind, file: Path, remedy: str, empty: bool) -> Iterator[tuple[str, _User]]:
-    """The users of one file in its order; `empty`: they may be without records."""
+def _users(kind: Kind, file: Path, remedy: str, empty: bool) -> Iterator[tuple[str, int, Arrays]]:
+    """Each user's name, number of samples and arrays, in the file's order; `empty`: they may be without records."""
     content = json_of(file, remedy, lambda fields: _converted(fields, kind.convert))
     for key, expected in (("users", list), ("num_samples", list), ("user_data", dict)):
         if not isinstance(content.get(key), expected):
@@ -155,9 +157,9 @@ def _users(kind: Kind, file: Path, remedy: str, empty: bool) -> Iterator[tuple[s
     for name, count in zip(map(str, users), counts, strict=True):
         user = held.get(name, _User(problem="missing in user_data"))
         problem = _problem(user, count, kind, empty)
-        if problem:
+        if problem or user.arrays is None:
             raise DataError(f"{file}: user {name!r}: {problem}: {remedy}")
-        yield name, user
+        yield name, user.samples, user.arrays
 
 
 def _converted(fields: dict[str, Any], convert: Convert) -> Any:

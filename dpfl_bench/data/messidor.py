@@ -95,10 +95,11 @@ def crop_box(grey: np.ndarray) -> tuple[int, int, int, int] | None:
     corner: a camera's black is not 0 (1 to 2 in Messidor, with JPEG's noise up to 7), so single pixels tell nothing.
     """
     side = max(1, min(grey.shape) // 16)
-    corners = [float(grey[rows, columns].mean()) for rows in (slice(side), slice(-side, None)) for columns in (slice(side), slice(-side, None))]
+    ends = (slice(side), slice(-side, None))
+    corners = [float(grey[rows, columns].mean()) for rows in ends for columns in ends]
     black = max((level for level in corners if level < _NOT_BLACK), default=0.0)
     columns, rows = (np.flatnonzero(grey.mean(axis) > black + THRESHOLD) for axis in (0, 1))
-    if len(rows) == 0 or len(columns) == 0:
+    if not (len(rows) and len(columns)):
         return None
     return int(columns[0]), int(rows[0]), int(columns[-1]) + 1, int(rows[-1]) + 1
 
@@ -127,24 +128,20 @@ def _rows(folder: Path) -> list[Row]:
     own = folder / "labels.csv"
     tables = [own] if own.is_file() else sorted(folder.rglob("Annotation_Base*.csv"))
     if not tables:
-        sheets = sorted(path.name for path in folder.rglob("Annotation_Base*.xls*"))
-        found = f"found {sheets[0]}, which is not read" if sheets else "no labels"
-        raise DataError(f"messidor: labels are missing in {folder} ({found}): {_LABELS if sheets else _STEPS}")
-    rows = [row for table in tables for row in _table(table)]
-    seen: dict[str, str] = {}
-    for row in rows:
-        if row.image in seen:
-            raise DataError(f"{row.line}: {row.image} is listed in {seen[row.image]} already: remove one of the two")
-        seen[row.image] = row.line
-    return rows
+        sheet = next(folder.rglob("Annotation_Base*.xls*"), None)
+        problem, steps = (f"{sheet.name} is there, which is not read", _LABELS) if sheet else ("no labels.csv", _STEPS)
+        raise DataError(f"messidor: labels are missing in {folder} ({problem}): {steps}")
+    return [row for table in tables for row in _table(table)]
 
 
 def _table(file: Path) -> list[Row]:
     match = re.match(r"Annotation_Base([1-3])[1-4]", file.name)
     needed = ["image", "grade", *([] if match else ["hospital"])]
     lines = file.read_text("utf-8-sig", errors="replace").splitlines()  # Excel's code page in columns that are not read
-    header = lines[0] if lines else ""
-    split = list(csv.reader(lines, delimiter=";" if ";" in header else ","))
+    try:
+        split = list(csv.reader(lines, delimiter=";" if lines and ";" in lines[0] else ","))
+    except csv.Error:  # a field without end
+        split = []
     titles = [title.strip().lower() for title in split[0]] if split else []
     where = {name: next((i for i, title in enumerate(titles) if title in _COLUMNS[name]), None) for name in needed}
     if None in where.values() or len(split) < 2:
@@ -169,22 +166,25 @@ def _row(told: dict[str, str], hospital: str, line: str) -> Row:
 
 def _files(folder: Path, rows: list[Row]) -> list[Path]:
     """Each row's image; a folder of which some images are listed must have all of its images listed."""
+    images = [path for path in sorted(folder.rglob("*")) if path.suffix.lower() in _SUFFIXES and path.name[0] != "."]
     named: dict[str, list[Path]] = defaultdict(list)
-    for path in sorted(folder.rglob("*")):
-        if path.suffix.lower() in _SUFFIXES:
-            named[path.name].append(path)
-            named[path.relative_to(folder).as_posix()].append(path) if path.parent != folder else None
+    for path in images:
+        for name in {path.name, path.relative_to(folder).as_posix()}:
+            named[name].append(path)
+    lines: dict[Path, str] = {}
     for row in rows:
-        found = len(named[row.image]) if row.image in named else 0
-        if found != 1:
+        found = named[row.image]
+        if len(found) != 1:
             advice = "give its folder too (folder/name)" if found else "put it there, or remove the line"
-            raise DataError(f"{row.line}: {found} images {row.image} in {folder} and its folders, expected one: {advice}")
-    files = [named[row.image][0] for row in rows]
-    there = {path for paths in named.values() for path in paths if path.parent in {file.parent for file in files}}
-    missing = sorted(there - set(files))
+            raise DataError(f"{row.line}: {len(found)} images {row.image} in {folder} and its folders, expected one: {advice}")
+        if found[0] in lines:
+            raise DataError(f"{row.line}: {row.image} is listed in {lines[found[0]]} already: remove one of the two")
+        lines[found[0]] = row.line
+    folders = {file.parent for file in lines}
+    missing = [path for path in images if path.parent in folders and path not in lines]
     if missing:
         raise DataError(f"messidor: {len(missing)} images have no line in the labels, such as {missing[0]}: add it, or move the image away")
-    return files
+    return list(lines)
 
 
 def _owners(hospitals: list[str], count: int | None) -> tuple[np.ndarray, str]:

@@ -30,7 +30,9 @@ class _Vocabulary:
     pad: int
 
 
-def load(*, root: str | None, vocabulary: str | None, classes: int, unknown: int, clients: int | None, fraction: float, seed: int) -> Records:
+def load(
+    *, root: str | None, vocabulary: str | None, classes: int, unknown: int, clients: int | None, fraction: float, seed: int
+) -> Records:
     """Token ids (n, 10) and, for each of the 10 positions, the id of the token that follows (n, 10), int64.
 
     A post is cut into sequences as LEAF cut it. A target that is a pad is -1, no target; a sequence of nothing else is left out.
@@ -46,16 +48,16 @@ def load(*, root: str | None, vocabulary: str | None, classes: int, unknown: int
         if value != found:
             raise DataError(f"dataset.{key}={value}: the vocabulary says {found}: set dataset.{key}={found}")
     kind = leaf.Kind(
-        "reddit", _STEPS, words_to_ids(words), words.size, samples=56_587_343, users=1_660_820, task="next_token", over_all_parts=True
+        "reddit", _STEPS, _converter(words), words.size, samples=56_587_343, users=1_660_820, task="next_token", over_all_parts=True
     )
     records = leaf.read(kind, root, fraction, seed)
     return records if clients is None else _dealt(records, clients, seed)
 
 
-def words_to_ids(words: _Vocabulary) -> leaf.Convert:
-    """A user's posts to sequences of ids."""
+def _converter(words: _Vocabulary) -> leaf.Convert:
+    """What turns a user's posts into sequences of ids."""
 
-    def convert(x: list[Any], y: list[Any]) -> tuple[np.ndarray, np.ndarray]:
+    def convert(x: list[Any], y: list[Any]) -> leaf.Arrays:
         inputs, targets = [], []
         for post, about in zip(x, y, strict=True):
             follows = about.get("target_tokens") if isinstance(about, dict) else None
@@ -84,8 +86,9 @@ def _read(file: Path, folder: Path) -> _Vocabulary:
     if not file.is_file():
         raise DataError(f"no file {file}: expected LEAF's vocabulary as JSON: {remedy}")
     content = leaf.json_of(file, remedy)
-    ids, *numbers = (content.get(key) for key in ("vocab", "size", "unk_symbol", "pad_symbol"))
-    if not isinstance(ids, dict) or any(type(number) is not int for number in numbers):
+    ids = content.get("vocab")
+    numbers = [number for key in ("size", "unk_symbol", "pad_symbol") if isinstance(number := content.get(key), int)]
+    if not isinstance(ids, dict) or len(numbers) < 3:
         raise DataError(f"{file}: expected vocab, and whole numbers size, unk_symbol, pad_symbol: {remedy}")
     size, unknown, pad = numbers
     if any(type(i) is not int or not 0 <= i < size for i in (*ids.values(), unknown, pad)) or unknown == pad:

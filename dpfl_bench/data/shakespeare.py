@@ -14,7 +14,7 @@ LENGTH = 80
 LETTERS = "\n !\"&'(),-.0123456789:;>?ABCDEFGHIJKLMNOPQRSTUVWXYZ[]abcdefghijklmnopqrstuvwxyz}"
 UNKNOWN = len(LETTERS)
 CLASSES = len(LETTERS) + 1
-_STEPS = leaf.PREPROCESS.format(name="shakespeare", arguments="-s niid --sf 1.0 -k 0 -t sample --tf 0.8").replace("here", "to {folder}")
+_STEPS = leaf.PREPROCESS.format(name="shakespeare", arguments="-s niid --sf 1.0 -k 0 -t sample --tf 0.8")
 _IDS = np.full(128, UNKNOWN)
 _IDS[[ord(letter) for letter in LETTERS]] = np.arange(len(LETTERS))
 
@@ -29,7 +29,7 @@ def load(*, root: str | None, fraction: float, seed: int) -> Records:
     return leaf.read(kind, root, fraction, seed)
 
 
-def _lines(x: list[Any], y: list[Any]) -> tuple[np.ndarray, np.ndarray]:
+def _lines(x: list[Any], y: list[Any]) -> leaf.Arrays:
     for texts, length in ((x, LENGTH), (y, 1)):
         for text in texts:
             if not isinstance(text, str) or len(text) != length:
@@ -40,4 +40,5 @@ def _lines(x: list[Any], y: list[Any]) -> tuple[np.ndarray, np.ndarray]:
 
 def _ids(text: str) -> np.ndarray:
     codes = np.frombuffer(text.encode("utf-32-le", "surrogatepass"), "<u4")
-    return _IDS[np.minimum(codes, 127)]
+    ids: np.ndarray = _IDS[np.minimum(codes, 127)]
+    return ids

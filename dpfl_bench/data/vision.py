@@ -89,12 +89,7 @@ _SETS = {
 }
 
 
-def load(*, name: str, root: str | None, download: bool) -> Records:
-    """`load_images` of a whole set, checked."""
-    return load_images(name=name, root=root, download=download, verify=True)
-
-
-def load_images(*, name: str, root: str | None, download: bool, verify: bool) -> Records:
+def load(*, name: str, root: str | None, download: bool, verify: bool) -> Records:
     """Images as uint8 (n, channels, height, width), upright. name: one of _SETS (any case, with or without underscores).
 
     verify: the files must be the whole set's, by torchvision's checksums (pickles are opened after that only). Without

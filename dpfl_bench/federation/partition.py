@@ -125,8 +125,8 @@ def _equal_sizes(records: int, clients: int) -> np.ndarray:
 
 
 def _classes(labels: np.ndarray, name: str) -> None:
-    if labels.dtype.kind not in "iu":
-        raise ValueError(f"partition={name} sorts by class but the targets are numbers: use partition=iid or natural")
+    if labels.dtype.kind not in "iu" or labels.ndim > 1:
+        raise ValueError(f"partition={name} sorts by class but the targets are no classes: use partition=iid or natural")
 
 
 def _enough(records: int, clients: int, shards_per_client: int = 1) -> None:

@@ -21,12 +21,13 @@ accountant, sampled or not. Here PLDs are therefore built for sensitivity 1, nev
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from dpfl_bench.privacy import divergences, paper
 from dpfl_bench.privacy.releases import Composition, PrivacyError, View
 
 ACCOUNTANTS = ("auto", "exact", "pld", "rdp", "basic", "paper")
+LARGEST = 1e7  # noise multiplier that is told apart from a larger one
 _LOG_SQRT_2PI = 0.5 * math.log(2 * math.pi)
 _GAUSS_LEGENDRE = (  # 8 points: (node, weight), each standing for +node and -node
     (0.1834346424956498, 0.3626837833783620),
@@ -151,13 +152,24 @@ def _candidates_of_the_paper(compositions: Sequence[Composition]) -> list[tuple[
     return pairs
 
 
+def before_the_draw(view: Composition | View, accountant: str) -> list[tuple[Composition, str]]:
+    """The candidates that average over the cohorts' coins: a view's first alternative (all, where the accountant is not valid for it).
+
+    The other alternatives know how the coins fell. Were noise or the number of rounds chosen by those, it would tell of the coins, and
+    the average would hold with delta up to doubled only.
+    """
+    first = view if isinstance(view, Composition) else view[0]
+    pairs = candidates(view, accountant)
+    return [pair for pair in pairs if pair[0] == first] or pairs
+
+
 def one(composition: Composition, noise_multiplier: float, delta: float, name: str) -> float:
     """Eps of one composition by one accountant: 0 if nothing is released, inf without noise."""
     if composition.times == 0:
         return 0.0
     if composition.mechanism == "pure":
         return _one_pure(composition, noise_multiplier, delta, name)
-    z = composition.joint(noise_multiplier) * composition.scale
+    z = min(composition.joint(noise_multiplier) * composition.scale, LARGEST if noise_multiplier < math.inf else math.inf)
     if z == 0:
         return math.inf
     if name == "paper":
@@ -192,18 +204,6 @@ def _one_sampled(c: Composition, z: float, delta: float, name: str) -> float:
     if name == "pld":
         return divergences.pld_epsilon(c.mechanism, c.rate, z, c.times, delta)
     return divergences.rdp_epsilon(c.mechanism, c.rate, c.population, c.sample, z, c.times, delta)
-
-
-def spent(views: Iterable[View], noise_multiplier: float, delta: float, accountant: str = "auto") -> list[float]:
-    """Eps after each of several moments of one run, one view per moment, in time's order; never decreasing.
-
-    Cheap for many moments: everything that does not depend on the number of rounds is cached.
-    """
-    values: list[float] = []
-    for view in views:
-        now = epsilon(view, noise_multiplier, delta, accountant)
-        values.append(max(now, values[-1]) if values else now)
-    return values
 
 
 def _check_delta(delta: float) -> None:

@@ -11,7 +11,7 @@ import dataclasses
 import math
 from collections.abc import Callable
 
-from dpfl_bench.privacy.accounting import accountants_for, candidates, epsilon, mu_for, one
+from dpfl_bench.privacy.accounting import accountants_for, before_the_draw, epsilon, mu_for, one
 from dpfl_bench.privacy.cache import cached
 from dpfl_bench.privacy.releases import Composition, Observer, PrivacyError, RecordReleases, Releases, View, view
 
@@ -19,7 +19,7 @@ _TIGHT = 0.9992  # a search stops once eps lies between this part of the target 
 
 
 def calibrate(releases: Releases | RecordReleases, observer: Observer, eps: float, delta: float, accountant: str = "auto") -> float:
-    """The noise multiplier with .999 eps < epsilon <= eps towards `observer`; 0 if eps is inf or nothing is released."""
+    """The noise multiplier with .999 eps < epsilon <= eps towards `observer`, before the cohorts are drawn; 0 if eps is inf."""
     compositions = view(releases, observer)
     if compositions is None:
         raise PrivacyError(
@@ -27,10 +27,7 @@ def calibrate(releases: Releases | RecordReleases, observer: Observer, eps: floa
         )
     if not eps > 0:
         raise PrivacyError(f"eps={eps}: expected eps > 0 (use eps=inf for no privacy)")
-    # The first alternative averages over the cohorts' coins; the others know how they fell. Were the noise chosen by those, it would
-    # tell of the coins, and the average would hold with delta up to doubled only.
-    every = candidates(compositions, accountant)
-    pairs = [pair for pair in every if pair[0] == compositions[0]] or every
+    pairs = before_the_draw(compositions, accountant)
     epsilon(compositions, 0.0, delta, accountant)  # checks delta before anything is searched
     if eps == math.inf or any(c.times == 0 for c in compositions):
         return 0.0
@@ -147,16 +144,14 @@ def max_rounds(
     """The largest number of rounds, at most `limit`, with epsilon <= eps. `view_at(t)` is the view of the first t rounds."""
 
     def fits(rounds: int) -> bool:
-        return any(one(c, noise_multiplier, delta, name) <= eps for c, name in candidates(view_at(rounds), accountant))
+        return any(one(c, noise_multiplier, delta, name) <= eps for c, name in before_the_draw(view_at(rounds), accountant))
 
-    if limit < 1 or epsilon(view_at(1), noise_multiplier, delta, accountant) > eps:
+    if limit < 1 or not fits(1):
         return 0
 
     def spent(rounds: int) -> float:
-        """By the first alternative alone, by its tightest accountant: every question costs."""
-        seen = view_at(rounds)
-        pairs = candidates(seen, accountant)
-        composition, name = next((pair for pair in pairs if pair[0] == seen[0]), pairs[0])
+        """By the tightest accountant: every question costs."""
+        composition, name = before_the_draw(view_at(rounds), accountant)[0]
         return one(composition, noise_multiplier, delta, name)
 
     guess = _rounds_of_a_gaussian(view_at(1)[0], noise_multiplier, mu_for(eps, delta))

@@ -134,11 +134,14 @@ def _compared(result: dict[str, Any]) -> dict[str, Any]:
     words = [result.get(key) for key in ("unit", "trust", "neighbours", "observer")]
     words.append(f"{result['colluding']} colluding" if result.get("colluding") else None)
     words.append(f"delta {result.get('delta')}")
+    words.append("PrivUnit" if result.get("mechanism") == "privunit" else None)
+    words.append("drifting controls" if result.get("memory") and result.get("trust") == "central" else None)
     words.append("the paper's own accountant, no guarantee" if result.get("accountant") == "paper" else None)
     words.append("not fully accounted" if result.get("fully_accounted") is False else None)
     guarantee = ", ".join(str(w) for w in words if w) if private else ""
     setting = ", ".join(f"{key} {result[key]}" for key in ("model", "clients", "sampled_clients") if key in result)
-    return {"budget": asked if 0.99 * asked <= real <= asked else real, "guarantee": guarantee, "setting": setting}
+    algo = f"{result['algo']} (naive step)" if result.get("naive") else result["algo"]
+    return {"algo": algo, "budget": asked if 0.99 * asked <= real <= asked else real, "guarantee": guarantee, "setting": setting}
 
 
 def _plot(frame: pd.DataFrame, target: Path) -> None:

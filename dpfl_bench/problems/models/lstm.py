@@ -6,11 +6,18 @@ from torch import Tensor, nn
 
 
 def lstm(
-    shape: list[int], classes: int, embedding: int, hidden: int, layers: int, every_position: bool, vocabulary: int | None = None
+    shape: list[int],
+    classes: int,
+    embedding: int,
+    hidden: int,
+    layers: int,
+    every_position: bool | None,
+    vocabulary: int | None,
+    task: str = "next_token",
 ) -> nn.Module:
     """Tokens (n, length) to logits: (n, length, classes) if every_position, for the next token at each; else (n, classes), from the last.
 
-    vocabulary: how many tokens may come in; None: as many as classes.
+    every_position=None: what the data set's task asks for. vocabulary: how many tokens may come in; None: as many as classes.
     """
     if len(shape) != 1:
         raise ValueError(
@@ -19,6 +26,8 @@ def lstm(
     for name, value in {"embedding": embedding, "hidden": hidden, "layers": layers, "vocabulary": vocabulary}.items():
         if value is not None and value < 1:
             raise ValueError(f"model.{name}={value}: expected at least 1")
+    if every_position is None:
+        every_position = task == "next_token"
     return Recurrent(vocabulary or classes, classes, embedding, hidden, layers, every_position)
 
 
