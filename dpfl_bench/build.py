@@ -137,7 +137,9 @@ def data(settings: Settings) -> Data:
     if raw.task != dataset.get("task", "classify"):
         told = dataset.get("task", "classify")
         raise ConfigError(f"dataset.task={told}: the records of {raw.source} are for {raw.task}; correct the YAML file")
-    records = prepare(raw, **{n: dataset[n] for n in names})
+    optional = {"transform": str | None, "dimensions": int | None, "weights": str | None}
+    given = {n: checked(f"dataset.{n}", dataset.get(n), kind) for n, kind in optional.items()}
+    records = prepare(raw, **{n: dataset[n] for n in names}, **given)
     draw = rng.generator(partition["seed"], "partition")
     try:
         parts = call(partition, "partition", labels=records.train_y, owners=records.owners, clients=settings.clients, rng=draw)

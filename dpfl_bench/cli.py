@@ -18,12 +18,15 @@ usage: dpfl-bench VERB [key=value ...] [group=choice ...]
                                               dpfl-bench plan algo=dp_scaffnew eps=2 [--json] [--views]
   collect   run folders -> results.csv, the optimal-(E,T) table, U-curves
                                               dpfl-bench collect outputs/runs [--to DIR] [--json]
+  data      list: what is on this machine     dpfl-bench data list [--json]
+            fetch, verify: files, checksums   dpfl-bench data fetch mnist [dataset.root=DIR]
+            show: who gets what, a picture    dpfl-bench data show dataset=mnist partition=dirichlet clients=20 [--to FILE.png]
   list      algorithms, data sets, models, partitions, privacy models   [--json]
   version
 
 -cd DIR adds a folder with your own algo/, dataset/, model/ ... YAML files; -cn NAME takes another primary config.
 JSON goes to stdout, everything else to stderr. The last line that `run` prints is the run folder.
-Exit codes: 0 done, 1 failed or diverged, 2 bad settings, 130 Ctrl-C, 143 SIGTERM.
+Exit codes: 0 done, 1 failed or diverged (data verify: a subset, or unverified), 2 bad settings or data, 130 Ctrl-C, 143 SIGTERM.
 """
 
 
@@ -119,8 +122,93 @@ def _collect(arguments: list[str]) -> int:
     return 0
 
 
+def _data(arguments: list[str]) -> int:
+    verb, *others = arguments or [""]
+    if verb in ("--help", "-h"):
+        sys.stdout.write(HELP)
+        return 0
+    if verb == "list":
+        return _data_list(others)
+    if verb in ("fetch", "verify"):
+        return _data_files(verb, others)
+    if verb == "show":
+        return _data_show(others)
+    _say(f"{' '.join(['data', *arguments[:1]])}: expected data list, fetch, verify or show (dpfl-bench --help)")
+    return 2
+
+
+def _data_list(arguments: list[str]) -> int:
+    import argparse
+
+    from dpfl_bench.data import sources
+
+    parser = argparse.ArgumentParser(prog="dpfl-bench data list")
+    parser.add_argument("--json", action="store_true", help="for machines")
+    parser.add_argument("--config-dir", "-cd", help="a folder searched for more configs")
+    flags = parser.parse_intermixed_args(arguments)
+    entries = sources.entries(flags.config_dir)
+    sys.stdout.write(json.dumps(entries, indent=2) + "\n" if flags.json else sources.text(entries))
+    return 0
+
+
+def _data_files(verb: str, arguments: list[str]) -> int:
+    from contextlib import redirect_stdout
+
+    from dpfl_bench import compose
+    from dpfl_bench.config import settings
+
+    parser = compose.parser(f"dpfl-bench data {verb}")
+    parser.add_argument("--json", action="store_true", help="for machines")
+    flags = parser.parse_intermixed_args(arguments)
+    if flags.help:
+        sys.stdout.write(HELP)
+        return 0
+    name, *overrides = flags.overrides or [""]
+    if not name or "=" in name:
+        _say(f"{' '.join(['data', verb, *flags.overrides[:1]])}: expected the name of a data set first (dpfl-bench data list)")
+        return 2
+    dataset = settings(compose.composed([f"dataset={name}", *overrides], flags.config_dir, flags.config_name)).dataset
+    from dpfl_bench import build
+    from dpfl_bench.data import verdict
+
+    with redirect_stdout(sys.stderr):  # torchvision may print while it downloads
+        made = {"fetch": verdict.fetched, "verify": verdict.verified}[verb](name, dataset, lambda node: build.call(node, "dataset"))
+    sys.stdout.write(json.dumps(made, indent=2) + "\n" if flags.json else verdict.text(made))
+    if "error" in made:
+        _say(made["error"])
+    return int(made["code"])
+
+
+def _data_show(arguments: list[str]) -> int:
+    from dpfl_bench import compose
+    from dpfl_bench.config import settings
+
+    parser = compose.parser("dpfl-bench data show")
+    parser.add_argument("--to", default=None, help="the picture (default: OUTPUTS/data/DATASET_PARTITION.png)")
+    parser.add_argument("--json", action="store_true", help="for machines")
+    flags = parser.parse_intermixed_args(arguments)
+    if flags.help:
+        sys.stdout.write(HELP)
+        return 0
+    chosen = settings(compose.composed(flags.overrides, flags.config_dir, flags.config_name))
+    from dpfl_bench import build
+    from dpfl_bench.data import dealt
+    from dpfl_bench.results import plots
+
+    names = {"dataset": chosen.dataset["name"], "partition": chosen.partition["name"]}
+    picture, table = dealt.targets(flags.to, chosen.outputs, "_".join(names.values()))
+    loaded = build.data(chosen)
+    ways = {key: value for key, value in chosen.partition.items() if key not in build.DESCRIBING}
+    said = {**names, "ways": ways, "hash": loaded.partition_hash, "picture": str(picture), "table": str(table)}
+    shown = dealt.summary(loaded.records, loaded.parts, said)
+    dealt.save(table, loaded.partition_csv())
+    plots.partition(table, picture, dealt.title(shown))
+    sys.stdout.write(json.dumps(shown, indent=2) + "\n" if flags.json else dealt.text(shown))
+    return 0
+
+
 def _say(line: str) -> None:
     sys.stderr.write(f"dpfl-bench: {line}\n")
 
 
-VERBS = {"run": _run, "plan": _plan, "collect": _collect, "list": _list}
+VERBS = {"run": _run, "plan": _plan, "collect": _collect, "data": _data, "list": _list}

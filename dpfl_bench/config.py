@@ -23,7 +23,7 @@ def settings(composed: Composed) -> Settings:
     _check_names("", config, [*(f.name for f in fields(Settings)), *ONLY_FOR_COMPOSING])
     for group in GROUPS[:-1]:
         config[group] = _as_reference(group, config[group], composed.reference[group])
-    config["dataset"] = _without_stale(config["dataset"], composed.reference["dataset"])
+    config["dataset"] = _as_the_model_sees(_without_stale(config["dataset"], composed.reference["dataset"]))
     _fill_suggested(config)
     config.update(_schedule(config))
     if config["eval_every"] is None:
@@ -98,11 +98,24 @@ _WORDS = {bool: "true or false", int: "a whole number", float: "a number", str: 
 
 def _without_stale(dataset: dict[str, Any], reference: Mapping[str, Any]) -> dict[str, Any]:
     """What a data set's file says of its prepared records holds for the file's own preparation only; unknown under another."""
-    if all(dataset[key] == reference[key] for key in ("test_fraction", "standardise", "unit_norm", "seed")):
+    preparing = ("test_fraction", "standardise", "unit_norm", "seed", "transform", "dimensions", "weights")
+    if all(dataset.get(key) == reference.get(key) for key in preparing):
         return dataset
     told = dataset["records"] != reference["records"] or dataset["test_fraction"] == reference["test_fraction"]
     records = dataset["records"] if told else None
     return {**dataset, "gram": None, "max_row_norm": 1.0 if dataset["unit_norm"] else None, "records": records}
+
+
+def _as_the_model_sees(dataset: dict[str, Any]) -> dict[str, Any]:
+    """`shape` of what `transform` makes of the records."""
+    if dataset.get("transform") is None:
+        return dataset
+    from dpfl_bench.data.features import transformed_shape
+
+    try:
+        return {**dataset, "shape": transformed_shape(dataset["shape"], dataset["transform"], dataset.get("dimensions"))}
+    except ValueError as error:
+        raise ConfigError(str(error)) from None
 
 
 def _schedule(config: Mapping[str, Any]) -> dict[str, int]:

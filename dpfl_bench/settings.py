@@ -156,6 +156,8 @@ class Settings:
             found.append(f"privacy.clip=median: C is the median of the norms of {where}, without noise")
         if self.model.get("init") == "near_optimum":
             found.append("model.init=near_optimum: the initial model is made of the exact optimum of the private data")
+        if self.dataset.get("transform") == "pca":
+            found.append("dataset.transform=pca: the mean and the directions of PCA are those of the training records, without noise")
         if self.privacy.accountant == "paper":
             found.append("privacy.accountant=paper: dpscaffold's own accountant credits what does not hold")
         return found if self.private else []

@@ -124,8 +124,9 @@ def loader(file: Path) -> tuple[dict[str, Any], Any, dict[str, Any]]:
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
 def test_files_have_every_key(file: Path) -> None:
     config, function, own = loader(file)
-    common = "_target_ name shape classes records clients lr test_fraction standardise unit_norm seed max_row_norm gram"
-    assert set(config) - {"task", "unknown"} == (set(common.split()) | set(own)) - {"task", "unknown"}
+    common = "_target_ name shape classes records clients lr test_fraction standardise unit_norm seed max_row_norm gram transform"
+    some = {"task", "unknown", "dimensions", "weights"}  # what only some data sets have
+    assert set(config) - some == (set(common.split()) | set(own)) - some
     assert config["name"] == file.stem
     assert file.read_text().startswith("# ")
     assert all(p.default is inspect.Parameter.empty for p in inspect.signature(function).parameters.values())

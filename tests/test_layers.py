@@ -50,6 +50,7 @@ HEAVY = {
     "scipy",
     "opacus",
     "nibabel",
+    "kymatio",
     "PIL",
     "platformdirs",
 }

@@ -316,14 +316,14 @@ def test_a_vgg_sees_its_image() -> None:
 
 
 def test_a_last_position_predicts_one_class() -> None:
-    every, last = (lstm([6], 5, 3, 4, 2, every).double() for every in (True, False))
+    every, last = (lstm([6], 5, 3, 4, 2, every, None).double() for every in (True, False))
     nn.utils.vector_to_parameters(nn.utils.parameters_to_vector(every.parameters()), last.parameters())
     tokens = torch.from_numpy(np.random.default_rng(0).integers(0, 5, (3, 6)))
     torch.testing.assert_close(every(tokens)[:, -1], last(tokens))
     later = tokens.clone()
     later[:, 4:] = 0
     torch.testing.assert_close(every(tokens)[:, :4], every(later)[:, :4])  # no position sees what follows
-    assert lstm([6], 2, 3, 4, 1, False, vocabulary=9)(torch.full((1, 6), 8)).shape == (1, 2)
+    assert lstm([6], 2, 3, 4, 1, None, 9, task="classify")(torch.full((1, 6), 8)).shape == (1, 2)
 
 
 REFUSED: dict[str, tuple[Callable[[], nn.Module], str]] = {
@@ -346,8 +346,8 @@ REFUSED: dict[str, tuple[Callable[[], nn.Module], str]] = {
     "unet classes": (lambda: unet3d([1, 8, 8, 8], 3, 8, 3), r"model=unet3d: expected masks of 0 and 1, .* got 3"),
     "unet size": (lambda: unet3d([1, 8, 3, 8], 1, 8, 3), r"expected at least 4 voxels a side for 3 blocks; lower model.blocks"),
     "unet channels": (lambda: unet3d([1, 8, 8, 8], 1, 0, 3), r"model.channels=0"),
-    "lstm images": (lambda: lstm([1, 8, 8], 2, 4, 4, 1, True), r"shape \[length\], for model=lstm \(use model=cnn"),
-    "lstm layers": (lambda: lstm([8], 2, 4, 4, 0, True), r"model.layers=0: expected at least 1"),
+    "lstm images": (lambda: lstm([1, 8, 8], 2, 4, 4, 1, True, None), r"shape \[length\], for model=lstm \(use model=cnn"),
+    "lstm layers": (lambda: lstm([8], 2, 4, 4, 0, True, None), r"model.layers=0: expected at least 1"),
     "lstm vocabulary": (lambda: lstm([8], 2, 4, 4, 1, True, 0), r"model.vocabulary=0: expected at least 1"),
 }
 
@@ -361,7 +361,7 @@ def test_what_does_not_fit_is_refused(case: str) -> None:
 
 def test_numbers_for_tokens_are_refused() -> None:
     with pytest.raises(ValueError, match=r"model=lstm: expected tokens, got a data set of numbers"):
-        lstm([8], 2, 4, 4, 1, False)(torch.zeros(1, 8))
+        lstm([8], 2, 4, 4, 1, False, None)(torch.zeros(1, 8))
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from dpfl_bench.data import features
 from dpfl_bench.data.prepare import prepare
 from dpfl_bench.data.records import DataError, Records
 
@@ -88,6 +89,35 @@ def test_images_stay_uint8_unless_scaled() -> None:
     done = prepare(raw, test_fraction=0, standardise=False, unit_norm=True, seed=0)
     norms = (x.astype(float) ** 2).sum(axis=(1, 2, 3), keepdims=True) ** 0.5
     assert np.allclose(done.train_x, x / norms, atol=1e-6)
+
+
+def test_pca_stands_between_standardising_and_norms() -> None:
+    x = np.random.default_rng(0).integers(0, 256, (40, 1, 4, 4), dtype=np.uint8)
+    y = np.arange(40) % 3
+    raw = Records(x[:30], y[:30], x[30:], y[30:], None, 3, "toy", 40)
+    done = prepare(raw, test_fraction=0, standardise=True, unit_norm=True, seed=0, transform="pca", dimensions=3)
+    assert (done.train_x.shape, done.test_x.shape, done.train_x.dtype) == ((30, 3), (10, 3), np.float32)
+    assert np.allclose(np.linalg.norm(done.train_x, axis=1), 1, atol=1e-6)
+    scaled = prepare(raw, test_fraction=0, standardise=True, unit_norm=False, seed=0)
+    for ours, projected in zip((done.train_x, done.test_x), features.projected(scaled.train_x, scaled.test_x, 3), strict=True):
+        assert np.allclose(ours, projected / np.linalg.norm(projected, axis=1, keepdims=True), atol=1e-6)
+    assert done.source == "toy, projected on 3 dimensions by PCA"
+    plain = prepare(raw, test_fraction=0, standardise=False, unit_norm=False, seed=0, transform="pca", dimensions=3)
+    grey = x.astype(np.float32) / 255
+    assert np.allclose(plain.train_x, features.projected(grey[:30], grey[30:], 3)[0], atol=1e-6)
+    half = replace(raw, train_x=x[:15], train_y=y[:15])
+    with pytest.raises(DataError, match="dimensions=16: expected at most the number of training records, 15"):
+        prepare(half, test_fraction=0, standardise=False, unit_norm=False, seed=0, transform="pca", dimensions=16)
+
+
+def test_pca_sees_no_record_that_was_split_off() -> None:
+    raw = toy([0, 1, 2] * 10)
+    done = prepare(raw, test_fraction=0.2, standardise=False, unit_norm=False, seed=0, transform="pca", dimensions=2)
+    alone = split(raw)
+    assert np.array_equal(done.train_x, features.projected(alone.train_x, alone.test_x[:0], 2)[0])
+    assert np.array_equal(done.train_y, alone.train_y)
+    everyone = features.projected(raw.train_x, raw.test_x, 2)[0]  # the negative control
+    assert not np.allclose(done.train_x[0], everyone[np.flatnonzero(raw.train_x[:, 0] == alone.train_x[0, 0])[0]], atol=1e-3)
 
 
 @pytest.mark.parametrize(

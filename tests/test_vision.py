@@ -47,7 +47,7 @@ def idx(values: np.ndarray) -> bytes:
 
 def made_up(name: str, root: Path) -> tuple[Path, dict[str, np.ndarray]]:
     """Small files of the set in its format under `root`; their folder, and each part's images as (n, c, h, w)."""
-    kind, draw, images = vision._SETS[name], np.random.default_rng(0), {}
+    kind, draw, images = vision.SETS[name], np.random.default_rng(0), {}
     folder = root / kind.folder
     folder.mkdir(parents=True)
     for count, files in enumerate((*kind.train, *kind.test), start=3):
@@ -76,7 +76,7 @@ def made_up(name: str, root: Path) -> tuple[Path, dict[str, np.ndarray]]:
 
 def believe(name: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let torchvision's checksums be those of the made-up files; pack CIFAR's archive beside its folder."""
-    kind = vision._SETS[name]
+    kind = vision.SETS[name]
     source = getattr(import_torchvision().datasets, kind.source)
     if name.startswith("CIFAR"):
         with tarfile.open(folder.parent / source.filename, "w:gz") as archive:
@@ -113,7 +113,7 @@ def refusal(message: str, *wanted: str) -> pytest.RaisesExc[DataError]:
 def test_checked_files_are_read_exactly_and_upright(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder, images = made_up(name, tmp_path)
     believe(name, folder, monkeypatch)
-    kind, got = vision._SETS[name], load(name, tmp_path)
+    kind, got = vision.SETS[name], load(name, tmp_path)
     assert np.array_equal(got.train_x, np.concatenate([images[files[0]] for files in kind.train]))
     assert np.array_equal(got.test_x, images[kind.test[0][0]])
     assert got.train_y.tolist() == [i % kind.classes for files in kind.train for i in range(len(images[files[0]]))]
@@ -132,7 +132,7 @@ def test_checked_files_are_read_exactly_and_upright(name: str, tmp_path: Path, m
 def test_another_checksum_is_refused_even_where_a_download_may_help(name: str, tmp_path: Path, no_network: None) -> None:
     folder, _ = made_up(name, tmp_path)
     before = {file: file.read_bytes() for file in folder.iterdir()}
-    wanted = (*vision._SETS[name].files, "delete the folder and set dataset.download=true", "dataset.verify=false")
+    wanted = (*vision.SETS[name].files, "delete the folder and set dataset.download=true", "dataset.verify=false")
     for download in (False, True):
         with refusal(f"cannot read {folder} as the whole set .checksum differs", *wanted):
             load(name, tmp_path, download=download)
@@ -157,7 +157,7 @@ def test_one_changed_byte_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 @pytest.mark.parametrize("verify", [True, False])
 @pytest.mark.parametrize("name", WHOLE)
 def test_a_missing_folder(name: str, verify: bool, tmp_path: Path, no_network: None) -> None:
-    kind = vision._SETS[name]
+    kind = vision.SETS[name]
     folder = tmp_path / kind.folder
     remedies = ("copy the files", "dataset.root", "DPFL_DATA_DIR", "dataset.verify=false", *kind.files)
     with refusal(f"{folder} lacks {', '.join(kind.files)}: ", *remedies, "dataset.download=true"):
@@ -183,7 +183,7 @@ def test_a_part_is_taken_when_told_and_says_so(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", WHOLE)
 def test_the_test_files_alone_become_the_records(name: str, tmp_path: Path) -> None:
     folder, images = made_up(name, tmp_path)
-    kind = vision._SETS[name]
+    kind = vision.SETS[name]
     for files in kind.train:
         (folder / files[-1]).unlink()  # images without labels are no part either
     got = load(name, tmp_path, verify=False)
@@ -200,7 +200,7 @@ def test_the_test_files_alone_become_the_records(name: str, tmp_path: Path) -> N
 @pytest.mark.parametrize("name", WHOLE)
 def test_a_cut_file_is_named(name: str, cut: int, tmp_path: Path) -> None:
     folder, _ = made_up(name, tmp_path)
-    file = folder / vision._SETS[name].train[-1][0]
+    file = folder / vision.SETS[name].train[-1][0]
     file.write_bytes(file.read_bytes()[:cut])
     with refusal(rf"cannot read {folder} \({file.name}.*: delete the folder", "dataset.download=true"):
         load(name, tmp_path, verify=False)
@@ -250,7 +250,7 @@ def test_archives_in_place_are_unpacked_without_network(
     folder, _ = made_up(name, tmp_path)
     believe(name, folder, monkeypatch)
     whole = load(name, tmp_path)
-    kind = vision._SETS[name]
+    kind = vision.SETS[name]
     for file in [file for file in kind.files if file != "gzip.zip"]:
         (folder / file).unlink()
     (folder / "other").write_text("the user's")
@@ -389,7 +389,7 @@ def test_whole_cifar10_takes_less_than_300_mb(tmp_path: Path) -> None:
         pytest.skip("reads its peak from Linux's /proc")
     folder = tmp_path / "cifar-10-batches-py"
     folder.mkdir()
-    for (file,) in vision._SETS["CIFAR10"].train + vision._SETS["CIFAR10"].test:
+    for (file,) in vision.SETS["CIFAR10"].train + vision.SETS["CIFAR10"].test:
         (folder / file).symlink_to(batch)
     program = (
         "import sys; from dpfl_bench.data import vision; vision.import_torchvision()\n"  # getrusage would count the parent's peak

@@ -27,7 +27,7 @@ SIZE = 224
 THRESHOLD = 1  # grey levels above the camera's black
 DEGREES = 10.0
 _NOT_BLACK = 8  # a corner this bright is part of the picture
-_SUFFIXES = {".tif", ".tiff", ".png", ".jpg", ".jpeg"}
+SUFFIXES = {".tif", ".tiff", ".png", ".jpg", ".jpeg"}
 _COLUMNS = {"image": ("image", "image name"), "grade": ("grade", "retinopathy grade"), "hospital": ("hospital",)}
 _LABELS = (
     "put labels.csv there (header image,grade,hospital; one line for each image, grade 0 to 3), or export each Annotation_Base11.xls "
@@ -166,7 +166,7 @@ def _row(told: dict[str, str], hospital: str, line: str) -> Row:
 
 def _files(folder: Path, rows: list[Row]) -> list[Path]:
     """Each row's image; a folder of which some images are listed must have all of its images listed."""
-    images = [path for path in sorted(folder.rglob("*")) if path.suffix.lower() in _SUFFIXES and path.name[0] != "."]
+    images = [path for path in sorted(folder.rglob("*")) if path.suffix.lower() in SUFFIXES and path.name[0] != "."]
     named: dict[str, list[Path]] = defaultdict(list)
     for path in images:
         for name in {path.name, path.relative_to(folder).as_posix()}:

@@ -1,4 +1,4 @@
-"""From a source's records to what clients hold: check, split a test set off, standardise, normalise."""
+"""From a source's records to what clients hold: check, extract features, split a test set off, standardise, project, normalise."""
 
 from __future__ import annotations
 
@@ -6,34 +6,63 @@ from dataclasses import replace
 
 import numpy as np
 
+from dpfl_bench.data import features
 from dpfl_bench.data.records import DataError, Records
 from dpfl_bench.problems.tasks import IGNORED
 from dpfl_bench.rng import generator
 
 
-def prepare(raw: Records, *, test_fraction: float, standardise: bool, unit_norm: bool, seed: int) -> Records:
+def prepare(
+    raw: Records,
+    *,
+    test_fraction: float,
+    standardise: bool,
+    unit_norm: bool,
+    seed: int,
+    transform: str | None = None,
+    dimensions: int | None = None,
+    weights: str | None = None,
+) -> Records:
     """Records ready to be dealt to clients.
 
-    Without test records, `test_fraction` of them is split off: within each natural client where there are owners (who
-    keep at least one), else within each class. Then features are standardised by the *training* mean and deviation
-    (constant columns become 0), then each record is scaled to unit L2 norm (zero rows stay 0). Either turns uint8
-    images into floats in [0, 1]; without both they stay uint8. The mean and deviation are taken without privacy: no eps
-    covers them.
+    In this order. `transform` scatternet or resnet18 puts features in place of images (each from its own image alone, so that
+    one computation serves every split; resnet18 by `weights`, null for torchvision's). Without test records,
+    `test_fraction` of them is split off: within each natural client where there are owners (who keep at least one), else
+    within each class. Then features are standardised by the *training* mean and deviation (constant columns become 0), then
+    `transform` pca projects them on `dimensions` directions, found from *training* records, then each record is scaled to unit
+    L2 norm (zero rows stay 0). Any of the three turns uint8 images into floats in [0, 1]; without them they stay uint8. The
+    mean, the deviation and the directions are taken without privacy: no eps covers them.
+
+    `dpscaffold` says "first standardized, then normalized to have unit L2 norm" and calls PCA a layer of its network, which
+    leaves open whether norms are taken before or after it; its code (data/Mnist/data_generator.py) normalises what PCA gave,
+    and so do we: what the model sees has unit norm. Its PCA is fitted before the split, on test records too; ours is not.
     """
     _check(raw)
-    if not 0 <= test_fraction < 1:
-        raise DataError(f"dataset.test_fraction={test_fraction}: expected 0 <= test_fraction < 1")
-    if (standardise or unit_norm) and raw.train_x.dtype == np.int64:
-        raise DataError(f"dataset.standardise, dataset.unit_norm: {raw.source} holds tokens, not numbers; expected both false")
+    _check_asked(raw, test_fraction, standardise or unit_norm, transform, dimensions)
+    raw = features.extracted(raw, transform, weights)
     records = _split(raw, test_fraction, seed) if test_fraction > 0 and len(raw.test_y) == 0 else raw
-    train, test = records.train_x, records.test_x
-    if standardise or unit_norm:
+    train, test, source = records.train_x, records.test_x, records.source
+    if standardise or unit_norm or transform == "pca":
         train, test = _float(train), _float(test)
     if standardise:
         train, test = _standardised(train, test)
+    if transform == "pca" and dimensions is not None:
+        train, test = features.projected(train, test, dimensions)
+        source = f"{source}, projected on {dimensions} dimensions by PCA"
     if unit_norm:
         train, test = _unit(train), _unit(test)
-    return replace(records, train_x=train, test_x=test)
+    return replace(records, train_x=train, test_x=test, source=source)
+
+
+def _check_asked(raw: Records, test_fraction: float, scaled: bool, transform: str | None, dimensions: int | None) -> None:
+    """What was asked for fits these records."""
+    if not 0 <= test_fraction < 1:
+        raise DataError(f"dataset.test_fraction={test_fraction}: expected 0 <= test_fraction < 1")
+    if scaled and raw.train_x.dtype == np.int64:
+        raise DataError(f"dataset.standardise, dataset.unit_norm: {raw.source} holds tokens, not numbers; expected both false")
+    if transform is not None and raw.train_x.dtype == np.int64:
+        raise DataError(f"dataset.transform={transform}: {raw.source} holds tokens, not numbers; expected null")
+    features.transformed_shape(raw.train_x.shape[1:], transform, dimensions)
 
 
 def _check(raw: Records) -> None:

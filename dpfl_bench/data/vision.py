@@ -20,8 +20,8 @@ from dpfl_bench.data.root import data_root
 from dpfl_bench.data.torchvision_import import import_torchvision
 
 _CHUNK = 1 << 20
-_ZIP = "gzip.zip"  # all of EMNIST, and the only file of it whose md5 torchvision has
-_UNREADABLE = (  # what readers of cut or foreign files raise; a pickle can raise nearly all of them
+ZIP = "gzip.zip"  # all of EMNIST, and the only file of it whose md5 torchvision has
+UNREADABLE = (  # what readers of cut or foreign files raise; a pickle can raise nearly all of them
     *(OSError, EOFError, ValueError, RuntimeError, AssertionError, LookupError, TypeError, AttributeError, ImportError),
     *(MemoryError, OverflowError),
     *(pickle.UnpicklingError, zipfile.BadZipFile, tarfile.TarError, zlib.error, http.client.HTTPException),
@@ -44,7 +44,7 @@ _UNPACKED = {
 _Files = tuple[str, ...]  # that are read together
 
 
-class _Set(NamedTuple):
+class ImageSet(NamedTuple):
     source: str  # torchvision's class
     folder: str  # of the files, in the data folder
     train: list[_Files]
@@ -64,22 +64,22 @@ class _Set(NamedTuple):
         return [file for part in (*self.train, *self.test, self.beside) for file in part]
 
 
-def _idx(source: str, train: str, test: str, classes: int, records: tuple[int, int], split: str = "") -> _Set:
+def _idx(source: str, train: str, test: str, classes: int, records: tuple[int, int], split: str = "") -> ImageSet:
     """A set in MNIST's format."""
     parts: list[list[_Files]] = [[(f"{part}-images-idx3-ubyte", f"{part}-labels-idx1-ubyte")] for part in (train, test)]
-    beside, chosen = ([_ZIP], {"split": split}) if split else ([], {})
-    return _Set(source, f"{source}/raw", parts[0], parts[1], beside, (1, 28, 28), classes, records, chosen)
+    beside, chosen = ([ZIP], {"split": split}) if split else ([], {})
+    return ImageSet(source, f"{source}/raw", parts[0], parts[1], beside, (1, 28, 28), classes, records, chosen)
 
 
-def _emnist(split: str, records: tuple[int, int]) -> _Set:
+def _emnist(split: str, records: tuple[int, int]) -> ImageSet:
     return _idx("EMNIST", f"emnist-{split}-train", f"emnist-{split}-test", 47, records, split)
 
 
-def _cifar(source: str, folder: str, train: list[str], test: str, meta: str, classes: int) -> _Set:
-    return _Set(source, folder, [(file,) for file in train], [(test,)], [meta], (3, 32, 32), classes, (50000, 10000), {})
+def _cifar(source: str, folder: str, train: list[str], test: str, meta: str, classes: int) -> ImageSet:
+    return ImageSet(source, folder, [(file,) for file in train], [(test,)], [meta], (3, 32, 32), classes, (50000, 10000), {})
 
 
-_SETS = {
+SETS = {
     "MNIST": _idx("MNIST", "train", "t10k", 10, (60000, 10000)),
     "FashionMNIST": _idx("FashionMNIST", "train", "t10k", 10, (60000, 10000)),
     "CIFAR10": _cifar("CIFAR10", "cifar-10-batches-py", [f"data_batch_{i}" for i in range(1, 6)], "test_batch", "batches.meta", 10),
@@ -90,16 +90,16 @@ _SETS = {
 
 
 def load(*, name: str, root: str | None, download: bool, verify: bool) -> Records:
-    """Images as uint8 (n, channels, height, width), upright. name: one of _SETS (any case, with or without underscores).
+    """Images as uint8 (n, channels, height, width), upright. name: one of SETS (any case, with or without underscores).
 
     verify: the files must be the whole set's, by torchvision's checksums (pickles are opened after that only). Without
     it the parts that are there are taken, unchecked: `Records.subset` says how many, `source` says if only the training
     or only the test files are there. The latter's images are then training records.
     """
-    sets = {title.replace("_", "").lower(): kind for title, kind in _SETS.items()}
+    sets = {title.replace("_", "").lower(): kind for title, kind in SETS.items()}
     kind = sets.get(name.replace("_", "").lower())
     if kind is None:
-        raise ValueError(f"dataset.name={name}: expected one of {', '.join(_SETS)}")
+        raise ValueError(f"dataset.name={name}: expected one of {', '.join(SETS)}")
     folder = data_root(root)
     source = getattr(import_torchvision().datasets, kind.source)
     _complete(kind, source, folder, download, verify)
@@ -113,11 +113,11 @@ def load(*, name: str, root: str | None, download: bool, verify: bool) -> Record
     return Records(train_x, train_y, test_x, test_y, None, kind.classes, where, sum(kind.records))
 
 
-def _there(kind: _Set, folder: Path, files: _Files) -> bool:
+def _there(kind: ImageSet, folder: Path, files: _Files) -> bool:
     return all((folder / kind.folder / file).is_file() for file in files)
 
 
-def _complete(kind: _Set, source: Any, folder: Path, download: bool, verify: bool) -> None:
+def _complete(kind: ImageSet, source: Any, folder: Path, download: bool, verify: bool) -> None:
     """Download where files are missing; raise DataError unless they are the whole set's, or without `verify` some of them."""
     if not verify and any(_there(kind, folder, part) for part in (*kind.train, *kind.test)):
         return
@@ -130,13 +130,13 @@ def _complete(kind: _Set, source: Any, folder: Path, download: bool, verify: boo
         raise DataError(f"{lacks}: {_remedy(kind, folder)}, or set dataset.download=true")
 
 
-def _missing(kind: _Set, source: Any, folder: Path, verify: bool) -> list[str]:
+def _missing(kind: ImageSet, source: Any, folder: Path, verify: bool) -> list[str]:
     """The files that are not there; those that are must match, before anything is downloaded over or beside them."""
     raw = folder / kind.folder
     missing = [file for file in kind.files if not (raw / file).is_file()]
     try:
-        wrong = _differing(kind, source, raw) if verify else []
-    except _UNREADABLE as error:
+        wrong = differing(kind, source, raw) if verify else []
+    except UNREADABLE as error:
         raise DataError(f"{kind.title}: cannot read {raw} ({_line(error)}): {_remedy(kind, folder)}") from error
     if wrong:
         also = f"; missing: {', '.join(missing)}" if missing else ""
@@ -145,7 +145,7 @@ def _missing(kind: _Set, source: Any, folder: Path, verify: bool) -> list[str]:
     return missing
 
 
-def _differing(kind: _Set, source: Any, raw: Path) -> list[str]:
+def differing(kind: ImageSet, source: Any, raw: Path) -> list[str]:
     """The files there whose checksums are not the whole set's."""
     if kind.split:
         return _differing_emnist(kind, source, raw)
@@ -155,14 +155,14 @@ def _differing(kind: _Set, source: Any, raw: Path) -> list[str]:
     return [file for file in kind.files if (raw / file).is_file() and _md5(raw / file) != sums[file]]
 
 
-def _differing_emnist(kind: _Set, source: Any, raw: Path) -> list[str]:
+def _differing_emnist(kind: ImageSet, source: Any, raw: Path) -> list[str]:
     """The zip against torchvision's md5, and the unpacked files against the CRC32 and size that end the zip's .gz members."""
-    if not (raw / _ZIP).is_file():
+    if not (raw / ZIP).is_file():
         return []
-    if _md5(raw / _ZIP) != source.md5:
-        return [_ZIP]
+    if _md5(raw / ZIP) != source.md5:
+        return [ZIP]
     files = [file for part in (*kind.train, *kind.test) for file in part if (raw / file).is_file()]
-    with zipfile.ZipFile(raw / _ZIP) as archive:
+    with zipfile.ZipFile(raw / ZIP) as archive:
         return [file for file in files if _gzip_end(archive, f"gzip/{file}.gz") != _crc(raw / file)]
 
 
@@ -187,7 +187,7 @@ def _md5(path: Path) -> str:
         return hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
 
 
-def _read(kind: _Set, source: Any, folder: Path, parts: list[_Files]) -> tuple[np.ndarray, np.ndarray]:
+def _read(kind: ImageSet, source: Any, folder: Path, parts: list[_Files]) -> tuple[np.ndarray, np.ndarray]:
     """Images and labels of these files. Several are copied one after another into one array, so memory holds one file twice."""
     if len(parts) == 1:
         return _checked(kind, source, folder, parts[0])
@@ -206,13 +206,13 @@ def _read(kind: _Set, source: Any, folder: Path, parts: list[_Files]) -> tuple[n
     return images, np.concatenate(labels)
 
 
-def _checked(kind: _Set, source: Any, folder: Path, files: _Files) -> tuple[np.ndarray, np.ndarray]:
+def _checked(kind: ImageSet, source: Any, folder: Path, files: _Files) -> tuple[np.ndarray, np.ndarray]:
     """What torchvision reads from these files, or a DataError that names them."""
     try:
         x, y = _cifar_part(source, folder, files[0]) if kind.image[0] == 3 else _idx_part(kind, source, folder, files)
         if x.dtype != np.uint8 or x.shape[1:] != kind.image or y.shape != x.shape[:1]:
             raise ValueError(f"images {x.dtype} {x.shape} with labels {y.shape}, expected uint8 {('n', *kind.image)} with labels (n,)")
-    except _UNREADABLE as error:
+    except UNREADABLE as error:
         raw = folder / kind.folder
         found = f"{kind.title}: cannot read {raw} ({', '.join(files)}: {_line(error)})"
         raise DataError(f"{found}: delete the folder and set dataset.download=true, or {_remedy(kind, folder)}") from error
@@ -220,13 +220,13 @@ def _checked(kind: _Set, source: Any, folder: Path, files: _Files) -> tuple[np.n
 
 
 def _cifar_part(source: Any, folder: Path, file: str) -> tuple[np.ndarray, np.ndarray]:
-    """One pickle through torchvision's class: told that it is all there is, without a checksum (`_differing` has seen to that)."""
+    """One pickle through torchvision's class: told that it is all there is, without a checksum (`differing` has seen to that)."""
     one = {"train_list": [(file, None)], "test_list": [], "_load_meta": lambda self: None}
     read = type(source.__name__, (source,), one)(str(folder), train=True)
     return read.data.transpose(0, 3, 1, 2), np.asarray(read.targets).astype(np.int64, casting="safe")
 
 
-def _idx_part(kind: _Set, source: Any, folder: Path, files: _Files) -> tuple[np.ndarray, np.ndarray]:
+def _idx_part(kind: ImageSet, source: Any, folder: Path, files: _Files) -> tuple[np.ndarray, np.ndarray]:
     """Images and labels through torchvision's class: told not to look for the other part, nor for a cache of older versions."""
     one = {"_check_exists": lambda self: True, "_check_legacy_exist": lambda self: False}
     read = type(source.__name__, (source,), one)(str(folder), train=files in kind.train, **kind.split)
@@ -238,10 +238,10 @@ def _idx_part(kind: _Set, source: Any, folder: Path, files: _Files) -> tuple[np.
     return images[:, None], read.targets.numpy().astype(np.int64, copy=False)
 
 
-def _download(kind: _Set, source: Any, folder: Path) -> None:
+def _download(kind: ImageSet, source: Any, folder: Path) -> None:
     """Download into a folder of our own, then move: torchvision writes in place, which two processes must not do."""
     raw = folder / kind.folder
-    archives = [Path(kind.folder, _ZIP)] if kind.split else [Path(source.filename)] if kind.image[0] == 3 else []
+    archives = [Path(kind.folder, ZIP)] if kind.split else [Path(source.filename)] if kind.image[0] == 3 else []
     archives = archives or [Path(kind.folder, file) for file, _ in source.resources]
     try:
         raw.mkdir(parents=True, exist_ok=True)
@@ -256,16 +256,17 @@ def _download(kind: _Set, source: Any, folder: Path) -> None:
                 (folder / file).parent.mkdir(parents=True, exist_ok=True)
                 if file in archives or not (folder / file).exists():  # EMNIST's other splits may be the user's own
                     (mine / file).replace(folder / file)
-    except _UNREADABLE as error:
+    except UNREADABLE as error:
         expected = f"expected {', '.join(kind.files)} (or {', '.join(str(folder / archive) for archive in archives)})"
         message = f"{kind.title}: cannot download to {raw} ({_line(error)}): {_remedy(kind, folder)}; {expected}"
         raise DataError(message) from error
 
 
-def _remedy(kind: _Set, folder: Path) -> str:
+def _remedy(kind: ImageSet, folder: Path) -> str:
     take = "set dataset.verify=false to take the part that is there, as a subset"
     return (
-        f"copy the files ({', '.join(kind.files)}) to {folder / kind.folder}, set dataset.root or DPFL_DATA_DIR to where they are, {take}"
+        f"dpfl-bench data fetch downloads them; or copy the files ({', '.join(kind.files)}) to {folder / kind.folder}, "
+        f"set dataset.root or DPFL_DATA_DIR to where they are, {take}"
     )
 
 

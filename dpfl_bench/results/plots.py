@@ -91,3 +91,52 @@ def _figure(width: float, height: float) -> Figure:
     figure = Figure(figsize=(width, height), layout="constrained")
     FigureCanvasAgg(figure)
     return figure
+
+
+def partition(table: Path, target: Path, title: str, most: int = 40) -> None:
+    """A bar for each of the first clients of a partition.csv, stacked by label where it has labels."""
+    from matplotlib.ticker import MaxNLocator
+
+    rows = pd.read_csv(table)
+    shown = rows.head(most)
+    labels = [column for column in rows if column.startswith("label_")]
+    figure = _figure(max(5.0, 1.8 + 0.2 * len(shown)), 3.6)
+    axes = figure.subplots()
+    colours = _colours(len(labels))
+    below = pd.Series(0, shown.index)
+    for column, colour in zip(labels, colours, strict=True):
+        axes.bar(shown["client"], shown[column], bottom=below, color=colour, width=0.9, label=column.removeprefix("label_"))
+        below = below + shown[column]
+    if not labels:
+        axes.bar(shown["client"], shown["records"], color="tab:blue", width=0.9)
+    axes.set_xlabel("client" if len(shown) == len(rows) else f"client (the first {len(shown)} of {len(rows)})")
+    axes.set_ylabel("training records")
+    axes.set_xlim(-0.7, len(shown) - 0.3)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.set_title(title, fontsize=9)
+    if 0 < len(labels) <= 20:
+        figure.legend(title="label", loc="outside right upper", frameon=False, fontsize=7, title_fontsize=8, reverse=True)
+    elif labels:
+        _label_bar(figure, axes, len(labels))
+    figure.savefig(target, dpi=120)
+
+
+def _colours(count: int) -> list[Any]:
+    """Told apart up to 20; beyond, neighbours are alike and a colour bar has to do."""
+    import matplotlib
+
+    if count <= 20:
+        colours = matplotlib.colormaps["tab10" if count <= 10 else "tab20"]
+        return [colours(index) for index in range(count)]
+    return [matplotlib.colormaps["turbo"](index / (count - 1)) for index in range(count)]
+
+
+def _label_bar(figure: Figure, axes: Axes, count: int) -> None:
+    from matplotlib.cm import ScalarMappable
+    from matplotlib.colors import BoundaryNorm
+
+    edges = [label - 0.5 for label in range(count + 1)]
+    scale = ScalarMappable(BoundaryNorm(edges, 256), "turbo")
+    bar = figure.colorbar(scale, ax=axes, label="label", ticks=range(0, count, max(1, count // 10)))
+    bar.ax.tick_params(labelsize=7, length=2)
+    bar.ax.minorticks_off()

@@ -1,0 +1,100 @@
+"""`data show`: what a partition gave to each client."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dpfl_bench.data.records import Records
+from dpfl_bench.settings import ConfigError
+
+FIRST = 10  # clients that are shown one by one
+COLUMNS = 12  # classes that have a column of their own
+MOST = 5  # of more classes, those that a client has most of
+
+
+def summary(records: Records, parts: list[np.ndarray], chosen: Mapping[str, Any]) -> dict[str, Any]:
+    """Sizes, and each label's count where records have one label; `chosen`: the names, settings (`ways`), hash and files."""
+    sizes = np.array([len(part) for part in parts])
+    classes = records.classes if records.task == "classify" else 0
+    labels = [np.bincount(records.train_y[part], minlength=classes).tolist() for part in parts[:FIRST]] if classes else None
+    return {
+        **chosen,
+        "source": records.source,
+        "subset": records.subset,
+        "whole": records.expected is not None and not records.subset,
+        "clients": len(parts),
+        "training": len(records.train_y),
+        "dealt": int(sizes.sum()),
+        "distinct": len(np.unique(np.concatenate(parts))),
+        "test": len(records.test_y),
+        "sizes": {"min": int(sizes.min()), "median": float(np.median(sizes)), "max": int(sizes.max())},
+        "first_sizes": sizes[:FIRST].tolist(),
+        "classes": classes,
+        "first_labels": labels,
+    }
+
+
+def targets(to: str | None, outputs: str, stem: str) -> tuple[Path, Path]:
+    """The picture and the table beside it, refused before any data loads where they could not be written."""
+    picture = Path(to) if to else Path(outputs) / "data" / f"{stem}.png"
+    if picture.suffix not in (".png", ".pdf", ".svg"):
+        raise ConfigError(f"--to {picture}: expected a file name that ends in .png, .pdf or .svg")
+    try:
+        picture.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"{picture}: cannot be written ({error.strerror}); say --to FILE.png") from None
+    return picture, picture.with_suffix(".csv")
+
+
+def save(table: Path, csv: str) -> None:
+    """The clients' sizes and labels, one line each."""
+    try:
+        table.write_text(csv)
+    except OSError as error:
+        raise ConfigError(f"{table}: cannot be written ({error.strerror}); say --to FILE.png") from None
+
+
+def title(shown: Mapping[str, Any]) -> str:
+    """Of the picture."""
+    subset = f" ({shown['subset']})" if shown["subset"] else ""
+    return f"{shown['dataset']}{subset}, partition {_way(shown)}, {shown['clients']} clients"
+
+
+def _way(shown: Mapping[str, Any]) -> str:
+    """The partition's name and its settings."""
+    return f"{shown['partition']} ({', '.join(f'{key}={value}' for key, value in shown['ways'].items())})"
+
+
+def text(shown: Mapping[str, Any]) -> str:
+    """The summary for a person."""
+    sizes, first = shown["sizes"], ", ".join(map(str, shown["first_sizes"]))
+    whole = shown["subset"] or ("whole" if shown["whole"] else "how many the whole set has is not known")
+    lines = [
+        f"{shown['dataset']} ({whole}): {shown['training']} training and {shown['test']} test records; {shown['source']}",
+        f"partition {_way(shown)}: {shown['clients']} clients, hash {shown['hash']}",
+        f"records per client: min {sizes['min']}, median {sizes['median']:g}, max {sizes['max']}; the first: {first}",
+    ]
+    if not shown["dealt"] == shown["distinct"] == shown["training"]:
+        lines.append(f"{shown['distinct']} of the {shown['training']} training records are held by a client, {shown['dealt']} in all hands")
+    if shown["first_labels"] is not None:
+        lines += ["labels of the first clients:", *_histograms(shown["first_labels"], shown["classes"])]
+    return "\n".join([*lines, f"picture: {shown['picture']}", f"every client: {shown['table']}"]) + "\n"
+
+
+def _histograms(labels: list[list[int]], classes: int) -> list[str]:
+    if classes > COLUMNS:
+        return [f"  {client:>6}  {_most(counts)}" for client, counts in enumerate(labels)]
+    width = max(len(str(count)) for counts in [*labels, [classes]] for count in counts) + 1
+    head = "  client " + "".join(f"{label:>{width}}" for label in range(classes))
+    return [head, *(f"  {client:>6} " + "".join(f"{count:>{width}}" for count in counts) for client, counts in enumerate(labels))]
+
+
+def _most(counts: list[int]) -> str:
+    """How many classes a client has, and those of which it has most."""
+    held = sorted((label for label, count in enumerate(counts) if count), key=lambda label: -counts[label])
+    shown = ", ".join(f"{label} ({counts[label]})" for label in held[:MOST])
+    return f"{len(held)} classes{', mostly' if len(held) > MOST else ':'} {shown}"
