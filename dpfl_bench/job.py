@@ -9,7 +9,8 @@ import torch
 from dpfl_bench import build, device, rng
 from dpfl_bench.algorithms.base import Algorithm
 from dpfl_bench.federation.schedule import Schedule
-from dpfl_bench.privatise import Budget, Holders, drawn_schedules
+from dpfl_bench.holders import Holders
+from dpfl_bench.privatise import Budget, drawn_schedules
 from dpfl_bench.problems.linear import LinearProblem
 from dpfl_bench.problems.problem import Problem
 from dpfl_bench.settings import Settings

@@ -9,12 +9,9 @@ from functools import cached_property
 from itertools import groupby
 from typing import TypeVar
 
-import numpy as np
-
-from dpfl_bench import rng
-from dpfl_bench.federation import partition
 from dpfl_bench.federation import schedule as schedules
 from dpfl_bench.federation.schedule import Prefixes, Schedule
+from dpfl_bench.holders import Holders
 from dpfl_bench.privacy import accounting, calibration
 from dpfl_bench.privacy.ledger import Ledger
 from dpfl_bench.privacy.privunit import PrivUnit, equal_split
@@ -53,51 +50,6 @@ def _schedule(settings: Settings, seed: int) -> Schedule:
         lr=settings.lr,
         lr_decay=settings.lr_decay,
     )
-
-
-@dataclass(frozen=True)
-class Holders:
-    """What record-level accounting must know of who holds what."""
-
-    smallest: int | None  # records of the smallest client, where lots are a fixed number of them
-    clients_of: tuple[np.ndarray, ...] | None = None  # overlapping clients: each one's records
-
-    @staticmethod
-    def foreseen(settings: Settings) -> Holders:
-        """Without data, from what the files know and `records` says."""
-        if settings.privacy.unit != "record" or not settings.private:
-            return Holders(None)
-        if settings.partition["name"] == "overlap":
-            known = settings.dataset["records"]
-            if known is None:
-                raise ConfigError("dataset.records=null: expected to know how many records there are, for overlapping clients share them")
-            draw = rng.generator(settings.partition["seed"], "partition")
-            try:
-                parts = partition.held(known, settings.clients, draw, settings.partition["percent"])
-            except ValueError as error:
-                raise ConfigError(str(error)) from None
-            return Holders.of(settings, parts)
-        if settings.lots == "fixed" and settings.smallest_client is None:
-            raise ConfigError(
-                f"batch_size={settings.batch_size}: expected to know the records of the smallest client, for the sampling rate follows; "
-                "say records=N, or sample_rate in place of batch_size"
-            )
-        return Holders(settings.smallest_client)
-
-    @staticmethod
-    def of(settings: Settings, parts: Sequence[np.ndarray]) -> Holders:
-        """From the federation as it was dealt."""
-        overlap = settings.partition["name"] == "overlap"
-        return Holders(min(len(part) for part in parts), tuple(parts) if overlap else None)
-
-    def exposure(self, taken: np.ndarray) -> int:
-        """The most releases that any record goes into, over all clients that hold it. taken: each client's releases, (M,)."""
-        if self.clients_of is None:
-            return int(taken.max(initial=0))
-        over = np.zeros(1 + max(int(part[-1]) for part in self.clients_of), dtype=np.int64)
-        for part, count in zip(self.clients_of, taken, strict=True):
-            over[part] += count
-        return int(over.max())
 
 
 @dataclass(frozen=True)

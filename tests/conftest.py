@@ -20,7 +20,8 @@ from dpfl_bench.federation.cohort import Cohort, State
 from dpfl_bench.federation.partition import Parts
 from dpfl_bench.federation.sampling import LotRule
 from dpfl_bench.federation.schedule import Schedule
-from dpfl_bench.privatise import Budget, Holders, drawn_schedules
+from dpfl_bench.holders import Holders
+from dpfl_bench.privatise import Budget, drawn_schedules
 from dpfl_bench.settings import Settings
 
 CONF = Path(conf.__path__[0])

@@ -26,6 +26,7 @@ LAYERS = [
         "compose",
         "targets",
         "refusals",
+        "holders",
         "privatise",
         "build",
         "job",
