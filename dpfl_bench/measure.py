@@ -26,6 +26,7 @@ def metrics_row(job: Job, state: State, schedule: Schedule, done: int, last: Dia
         "test_loss": scores.test_loss,
         "test_metric": scores.test_metric,
         "test_error": scores.test_error,
+        "client_test_metric": scores.client_metric,
         "update_norm": last.update_norm if last else NAN,
         "clipped_fraction": last.clipped_fraction if last else NAN,
         "server_step": last.server_step if last else NAN,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import partial
 
 import numpy as np
@@ -245,3 +246,19 @@ def test_optimum_and_smoothness(kind: str, bias: bool) -> None:
     assert optimum.smoothness(problem, made.features, made.offsets.tolist(), decay) == pytest.approx(factor * largest + decay, rel=1e-12)
     if classes:
         assert optimum.solve(problem, made.features, made.targets, made.record_weights, 0.0) is None  # may lie at infinity
+
+
+def test_natural_clients_are_scored_on_their_own_test_records() -> None:
+    """dpscaffold's accuracy: the mean over users, whatever their number of test records; of no use where clients are dealt."""
+    x = np.array([[1.0], [1.0], [-1.0], [1.0], [1.0], [-1.0], [1.0]], dtype=np.float32)
+    y = np.array([1, 1, 0])
+    test_y = np.array([1, 1, 1, 0])  # the last client's: a hit, a hit, a miss; the first one's: a miss
+    owners, test_owners = np.array([0, 1, 2]), np.array([2, 2, 2, 0])
+    made = Records(x[:3], y, x[[3, 4, 5, 6]], test_y, owners, 2, "test", None, test_owners=test_owners)
+    parts = [np.array([i]) for i in range(3)]
+    problem = LinearProblem(1, 2, False, 0.0)
+    for dealt, expected in ((parts, (2 / 3 + 0) / 2), (parts[::-1], math.nan)):
+        federation = Federation(made, dealt, LotRule(), torch.device("cpu"), torch.float64)
+        found = evaluate(problem, federation, torch.ones(1, dtype=torch.float64))
+        assert found.test_metric == 0.5
+        assert found.client_metric == pytest.approx(expected, nan_ok=True)

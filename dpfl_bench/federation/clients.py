@@ -25,6 +25,9 @@ class Federation:
         self.dtype = dtype
         self.features, self.targets = self._store(records.train_x[order], records.train_y[order], device)
         self.test_features, self.test_targets = self._store(records.test_x, records.test_y, device)
+        natural = records.owners is not None and all((records.owners[part] == i).all() for i, part in enumerate(parts))
+        owners = records.test_owners if natural else None  # a test set of its own for each client, where clients are the data's own
+        self.test_owners = None if owners is None else torch.from_numpy(np.ascontiguousarray(owners)).to(device)
         weights = np.repeat(1 / (len(parts) * self.sizes), self.sizes)
         self.record_weights = torch.from_numpy(weights).to(device_formats.wide(device)).to(device)
         self._full_batch: tuple[bytes, Batch] | None = None

@@ -19,6 +19,7 @@ class Scores:
     train_loss: float  # the objective: mean over clients of their mean loss, + l2/2 |x|^2
     test_loss: float  # mean over records, without l2
     test_metric: float  # the problem's: accuracy, next-word accuracy, Dice; R^2, the share of the targets' variance that is explained
+    client_metric: float = float("nan")  # mean over natural clients of the metric on their own test records, where they have some
 
     @property
     def test_error(self) -> float:
@@ -33,7 +34,8 @@ def evaluate(problem: Problem, federation: Federation, x: Tensor) -> Scores:
     if len(federation.test_targets) == 0:
         return Scores(train_loss, train_loss, _metric(problem, train, federation.targets))
     test = _scored(problem, federation.test_features, federation.test_targets, x, train.losses.dtype)
-    return Scores(train_loss, test.losses.mean().item(), _metric(problem, test, federation.test_targets))
+    metric = _metric(problem, test, federation.test_targets)
+    return Scores(train_loss, test.losses.mean().item(), metric, _of_clients(problem, test, federation))
 
 
 def _scored(problem: Problem, features: Tensor, targets: Tensor, x: Tensor, wide: torch.dtype) -> Scored:
@@ -46,6 +48,16 @@ def _batches(features: Tensor, targets: Tensor) -> Iterator[tuple[Tensor, Tensor
     size = max(1, BATCH_NUMBERS // max(1, features[0].numel()))
     for start in range(0, len(targets), size):
         yield features[start : start + size], targets[start : start + size]
+
+
+def _of_clients(problem: Problem, found: Scored, federation: Federation) -> float:
+    if federation.test_owners is None or problem.metric == "r2":
+        return float("nan")
+    known = federation.test_owners >= 0  # a test record's owner may have no training records
+    owners, sums = federation.test_owners[known], found.scores.new_zeros(2, federation.clients)
+    sums[0].index_add_(0, owners, found.scores[known])
+    sums[1].index_add_(0, owners, found.counts[known])
+    return (sums[0] / sums[1])[sums[1] > 0].mean().item()
 
 
 def _metric(problem: Problem, found: Scored, targets: Tensor) -> float:

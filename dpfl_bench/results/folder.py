@@ -15,7 +15,7 @@ from dpfl_bench.results.clean import clean
 
 METRICS = [
     *("seed", "round", "steps", "eps", "train_loss", "test_loss", "test_metric", "test_error"),
-    *("update_norm", "clipped_fraction", "server_step", "clip"),
+    *("update_norm", "clipped_fraction", "server_step", "clip", "client_test_metric"),
     *("suboptimality", "distance", "psi", "psi_bound"),  # where the exact optimum is known
 ]
 TIMING = ["seed", "round", "seconds"]
