@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 HELP = """\
 dpfl-bench: experiments in differentially private federated learning
@@ -94,16 +95,21 @@ def _plan(arguments: list[str]) -> int:
 
 
 def _list(arguments: list[str]) -> int:
-    import argparse
-
     from dpfl_bench import catalogue
 
-    parser = argparse.ArgumentParser(prog="dpfl-bench list")
+    return _listing("list", arguments, catalogue)
+
+
+def _listing(verb: str, arguments: list[str], source: Any) -> int:
+    """What a module's `entries` finds, by its `text` or as JSON."""
+    import argparse
+
+    parser = argparse.ArgumentParser(prog=f"dpfl-bench {verb}")
     parser.add_argument("--json", action="store_true", help="for machines")
     parser.add_argument("--config-dir", "-cd", help="a folder searched for more configs")
     flags = parser.parse_intermixed_args(arguments)
-    entries = catalogue.entries(flags.config_dir)
-    sys.stdout.write(json.dumps(entries, indent=2) + "\n" if flags.json else catalogue.text(entries))
+    entries = source.entries(flags.config_dir)
+    sys.stdout.write(json.dumps(entries, indent=2) + "\n" if flags.json else source.text(entries))
     return 0
 
 
@@ -128,27 +134,15 @@ def _data(arguments: list[str]) -> int:
         sys.stdout.write(HELP)
         return 0
     if verb == "list":
-        return _data_list(others)
+        from dpfl_bench.data import sources
+
+        return _listing("data list", others, sources)
     if verb in ("fetch", "verify"):
         return _data_files(verb, others)
     if verb == "show":
         return _data_show(others)
     _say(f"{' '.join(['data', *arguments[:1]])}: expected data list, fetch, verify or show (dpfl-bench --help)")
     return 2
-
-
-def _data_list(arguments: list[str]) -> int:
-    import argparse
-
-    from dpfl_bench.data import sources
-
-    parser = argparse.ArgumentParser(prog="dpfl-bench data list")
-    parser.add_argument("--json", action="store_true", help="for machines")
-    parser.add_argument("--config-dir", "-cd", help="a folder searched for more configs")
-    flags = parser.parse_intermixed_args(arguments)
-    entries = sources.entries(flags.config_dir)
-    sys.stdout.write(json.dumps(entries, indent=2) + "\n" if flags.json else sources.text(entries))
-    return 0
 
 
 def _data_files(verb: str, arguments: list[str]) -> int:

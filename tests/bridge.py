@@ -23,7 +23,8 @@ from dpfl_bench.settings import Privacy, Settings
 SIZES = (3, 17, 8, 30, 5, 12, 4, 9)  # records of each client: unequal on purpose
 FEATURES, CLASSES = 6, 4
 KINDS = {"binary": ("logreg", 2), "softmax": ("logreg", CLASSES), "squared": ("linreg", 0)}
-ALWAYS = ("clients=8", "rounds=20", "device=cpu", "engine.chunk=3", "privacy.calibration=fixed", "privacy.noise_multiplier=0.02")
+NOISE = 0.02  # the noise multiplier
+ALWAYS = ("clients=8", "rounds=20", "device=cpu", "engine.chunk=3", "privacy.calibration=fixed", f"privacy.noise_multiplier={NOISE}")
 
 
 def records(kind: str, sizes: tuple[int, ...] = SIZES) -> tuple[Records, Parts]:
@@ -97,7 +98,7 @@ class Twin:
             return {"kind": "privunit", "constants": ref.norm_constants(privacy.eps2, privacy.clip, m), **made}
         if privacy.trust == "local":
             scale = 1.0 if self.setting.adaptive else privacy.clip
-            return {"kind": "debiased", "sigma": 0.02 * _ratio(privacy) * scale, **made}
+            return {"kind": "debiased", "sigma": NOISE * _ratio(privacy) * scale, **made}
         return {"kind": "central", "norm_noise": self.norm_noise, **made}
 
     def with_(self, **changes: Any) -> Twin:
@@ -231,7 +232,7 @@ def _bit_noise(settings: Settings, noise: np.ndarray, cohorts: list[np.ndarray])
     privacy = settings.privacy
     if not settings.private:
         return None
-    std = 0.02 * privacy.quantile_noise * _ratio(privacy) / 2
+    std = NOISE * privacy.quantile_noise * _ratio(privacy) / 2
 
     def of(k: int) -> float:
         return float(std * (np.sqrt(len(cohorts[k])) if privacy.trust == "local" else 1.0) * noise[k])
@@ -245,8 +246,8 @@ def _norm_noise(settings: Settings, noise: np.ndarray, dimension: int) -> Any:
     if not settings.private or privacy.trust == "local" or privacy.mechanism != "gaussian":
         return None
     M, C = settings.sampled_clients, 1.0 if privacy.quantile is not None or privacy.clip == "median" else privacy.clip
-    sigma = 0.02 * _ratio(privacy) * C / np.sqrt(M)  # of one client's share, as the paper counts
-    std = dimension * sigma**2 / M if privacy.norm_noise is None else 0.02 * privacy.norm_noise * C**2 / M
+    sigma = NOISE * _ratio(privacy) * C / np.sqrt(M)  # of one client's share, as the paper counts
+    std = dimension * sigma**2 / M if privacy.norm_noise is None else NOISE * privacy.norm_noise * C**2 / M
     return lambda k: float(std * noise[k])
 
 

@@ -86,8 +86,7 @@ def test_privunit_never_overestimates_on_average() -> None:
     assert naive.mean() > 5 * TRUE
 
 
-@pytest.mark.parametrize("private", [False, True])
-def test_the_step_is_at_least_one_and_defined_without_updates(private: bool) -> None:
+def test_the_step_is_at_least_one_and_defined_without_updates() -> None:
     def step(square: float, mean: torch.Tensor, naive: bool = False) -> float:
         sent = Sent(mean, mean[None], torch.tensor(square), torch.tensor(7.0))
         return FedEXP(FedAvg(), naive).step(sent).item()
