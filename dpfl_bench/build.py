@@ -12,15 +12,16 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from dpfl_bench import device, rng
+from dpfl_bench import device, engine, rng
 from dpfl_bench.algorithms.base import Algorithm
 from dpfl_bench.config import checked
-from dpfl_bench.data.prepare import prepare
+from dpfl_bench.data.prepare import arranged, owned, prepare
 from dpfl_bench.data.records import Records
 from dpfl_bench.federation.clients import Federation
-from dpfl_bench.federation.cohort import Cohort, Optimiser
+from dpfl_bench.federation.cohort import Cohort
 from dpfl_bench.federation.doors import GradientDoor, Quantile, SendDoor
-from dpfl_bench.federation.partition import digest
+from dpfl_bench.federation.local import Optimiser
+from dpfl_bench.federation.partition import by_owner, digest
 from dpfl_bench.federation.sampling import LotRule
 from dpfl_bench.privatise import BITS_SENSITIVITY, Budget
 from dpfl_bench.problems import optimum, tasks
@@ -30,7 +31,6 @@ from dpfl_bench.problems.problem import Problem
 from dpfl_bench.settings import ConfigError, Settings
 from dpfl_bench.targets import target, uses_norms
 
-CACHE_NUMBERS = 2**18  # features of a chunk's lots that stay in a core's cache
 DESCRIBING = {"_target_", "name", "private", "coins"}  # keys that describe a choice and are no parameters of it
 
 
@@ -69,7 +69,7 @@ def problem(settings: Settings, shape: list[int], classes: int) -> Problem:
         with torch.device("meta"):  # shapes and no numbers: a large network takes seconds and half a gigabyte
             made = make()
         if not isinstance(made, nn.Module):
-            return cast(Problem, made)
+            return _closed_form(settings, made)
         if classes == 0:
             raise ConfigError(f"model={settings.model['name']}: expected a classification data set, got regression (use model=linreg)")
         check_module(made, settings.private)
@@ -77,7 +77,14 @@ def problem(settings: Settings, shape: list[int], classes: int) -> Problem:
         raise
     except ValueError as error:
         raise ConfigError(str(error)) from None
-    return ModuleProblem(make, classes, task=_task(settings))
+    return ModuleProblem(make, classes, task=_task(settings), backend=engine.backend(settings, made, device.choose(settings.device)))
+
+
+def _closed_form(settings: Settings, made: Any) -> Problem:
+    """A model that computes its gradients itself."""
+    if settings.engine.backend not in ("auto", "closed_form"):
+        raise ConfigError(f"engine.backend={settings.engine.backend}: model={settings.model['name']} has closed forms; use auto")
+    return cast(Problem, made)
 
 
 def _check_linear(settings: Settings, task: str) -> None:
@@ -114,10 +121,11 @@ class Data:
     federation: Federation
     records: Records
     parts: list[np.ndarray]
+    dealt: str = ""  # the partition's digest, where `records` have been put in its order
 
     @property
     def partition_hash(self) -> str:
-        return digest(self.parts)
+        return self.dealt or digest(self.parts)
 
     def partition_csv(self) -> str:
         """A line for each client: its records and, in classification, how many of each label."""
@@ -132,27 +140,45 @@ class Data:
 def data(settings: Settings) -> Data:
     """Load, prepare and deal the records. Errors in the data are ValueErrors of one line."""
     dataset, partition = settings.dataset, settings.partition
-    names = ("test_fraction", "standardise", "unit_norm", "seed")
     raw = call(dataset, "dataset")
     if raw.task != dataset.get("task", "classify"):
         told = dataset.get("task", "classify")
         raise ConfigError(f"dataset.task={told}: the records of {raw.source} are for {raw.task}; correct the YAML file")
-    optional = {"transform": str | None, "dimensions": int | None, "weights": str | None}
-    given = {n: checked(f"dataset.{n}", dataset.get(n), kind) for n, kind in optional.items()}
-    records = prepare(raw, **{n: dataset[n] for n in names}, **given)
-    draw = rng.generator(partition["seed"], "partition")
-    try:
-        parts = call(partition, "partition", labels=records.train_y, owners=records.owners, clients=settings.clients, rng=draw)
-    except ConfigError:
-        raise
-    except ValueError as error:
-        raise ConfigError(str(error)) from None
+    if dataset.get("split") == "client":
+        records = _prepared(dataset, owned(raw, _parts(settings, raw)))
+        parts = by_owner(cast(np.ndarray, records.owners))
+    else:
+        records = _prepared(dataset, raw)
+        parts = _parts(settings, records)
     smallest = min(len(part) for part in parts)
+    if smallest == 0:
+        raise ConfigError(f"partition={partition['name']}: a client of {settings.clients} has no records; use fewer clients")
     if settings.batch_size is not None and settings.batch_size > smallest:
         raise ConfigError(f"batch_size={settings.batch_size}: expected at most the smallest client's records, {smallest}; lower it")
     lots = LotRule(settings.batch_size, settings.sample_rate)
     where, numbers = device.choose(settings.device), device.dtype(settings.dtype)
-    return Data(Federation(records, parts, lots, where, numbers), records, parts)
+    dealt = digest(parts)
+    records, parts = arranged(records, parts)
+    return Data(Federation(records, parts, lots, where, numbers), records, parts, dealt)
+
+
+def _prepared(dataset: Mapping[str, Any], raw: Records) -> Records:
+    names = ("test_fraction", "standardise", "unit_norm", "seed")
+    optional = {"transform": str | None, "dimensions": int | None, "weights": str | None, "augment": bool | None}
+    given = {n: checked(f"dataset.{n}", dataset.get(n), kind) for n, kind in optional.items()}
+    return prepare(raw, **{n: dataset[n] for n in names}, **given)
+
+
+def _parts(settings: Settings, records: Records) -> list[np.ndarray]:
+    """As the partition deals the training records."""
+    draw = rng.generator(settings.partition["seed"], "partition")
+    given = {"labels": records.train_y, "owners": records.owners, "clients": settings.clients, "rng": draw}
+    try:
+        return cast(list[np.ndarray], call(settings.partition, "partition", **given))
+    except ConfigError:
+        raise
+    except ValueError as error:
+        raise ConfigError(str(error)) from None
 
 
 def cohort(settings: Settings, budget: Budget, made: Problem, loaded: Data, seed: int) -> Cohort:
@@ -166,7 +192,7 @@ def cohort(settings: Settings, budget: Budget, made: Problem, loaded: Data, seed
         federation=loaded.federation,
         optimiser=Optimiser(settings.local_momentum, settings.weight_decay, settings.server_lr, settings.server_momentum),
         door=send_door(settings, budget, seed) if closed and not at_records else _open_door(settings, seed),
-        chunk=settings.engine.chunk or _chunk(settings, loaded),
+        chunk=engine.chunk(settings, made, loaded.federation),
         seed=seed,
         clip=privacy.clip if isinstance(privacy.clip, float) else 0.0,
         records=GradientDoor(privacy.fixed_clip, budget.noise_ratio, seed) if at_records else None,
@@ -199,13 +225,6 @@ def send_door(settings: Settings, budget: Budget, seed: int) -> SendDoor:
 
 def _open_door(settings: Settings, seed: int) -> SendDoor:
     return SendDoor(None, settings.privacy.trust, 0.0, "own_message", seed, norms=0.0 if uses_norms(settings.algo) else None)
-
-
-def _chunk(settings: Settings, loaded: Data) -> int:
-    """How many clients' lots fit a core's cache; large ones go one at a time."""
-    federation = loaded.federation
-    lot = settings.batch_size or int(np.ceil(federation.sizes.max() * (settings.sample_rate or 1)))
-    return max(1, CACHE_NUMBERS // (lot * max(1, federation.features[0].numel())))
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -13,12 +14,19 @@ dpfl-bench: experiments in differentially private federated learning
 usage: dpfl-bench VERB [key=value ...] [group=choice ...]
 
   run       train and write a run folder      dpfl-bench run algo=dp_scaffnew eps=2
-            every combination                 dpfl-bench run -m algo=dp_fedavg,dp_scaffnew eps=0.5,2,inf local_steps=1,2,5,10
+            a sweep: every combination        dpfl-bench run -m algo=dp_fedavg,dp_scaffnew eps=0.5,2,inf local_steps=1,2,5,10
+            every divisor, or 8 of them       dpfl-bench run -m total_steps=1000 local_steps=divisors:8
+            on all cores, on a cluster        dpfl-bench run -m hydra/launcher=joblib|slurm ...
+            the jobs and how long they take   dpfl-bench run -m --dry-run ...
+            only what has not failed earlier  dpfl-bench run -m --no-retry ...
+            Slurm's jobs after Ctrl-C         dpfl-bench run -m --detach|--cancel ...
             show the settings                 dpfl-bench run --cfg job algo=dp_fedavg
   plan      no training: noise, eps in every view, rounds that eps allows, optimal steps in theory
                                               dpfl-bench plan algo=dp_scaffnew eps=2 [--json] [--views]
+  status    what is done, running, failed, missing, and the command that finishes it
+                                              dpfl-bench status [outputs] [--json]
   collect   run folders -> results.csv, the optimal-(E,T) table, U-curves
-                                              dpfl-bench collect outputs/runs [--to DIR] [--json]
+                                              dpfl-bench collect outputs/runs [--to DIR] [--tuning-eps] [--json]
   data      list: what is on this machine     dpfl-bench data list [--json]
             fetch, verify: files, checksums   dpfl-bench data fetch mnist [dataset.root=DIR]
             show: who gets what, a picture    dpfl-bench data show dataset=mnist partition=dirichlet clients=20 [--to FILE.png]
@@ -27,7 +35,9 @@ usage: dpfl-bench VERB [key=value ...] [group=choice ...]
 
 -cd DIR adds a folder with your own algo/, dataset/, model/ ... YAML files; -cn NAME takes another primary config.
 JSON goes to stdout, everything else to stderr. The last line that `run` prints is the run folder.
-Exit codes: 0 done, 1 failed or diverged (data verify: a subset, or unverified), 2 bad settings or data, 130 Ctrl-C, 143 SIGTERM.
+A sweep that is run again leaves alone what is done, resumes what was cut off and tries again what failed.
+Exit codes: 0 done, 1 failed, diverged or another process works on it (data verify: a subset, or unverified), 2 bad settings or data,
+130 Ctrl-C, 143 SIGTERM, 140 SIGUSR2.
 """
 
 
@@ -63,18 +73,44 @@ def main(argv: Sequence[str] | None = None) -> None:
 def _run(arguments: list[str]) -> int:
     from dpfl_bench import compose
 
-    flags = compose.parser("dpfl-bench run").parse_intermixed_args(arguments)
+    parser = compose.parser("dpfl-bench run")
+    parser.add_argument("--dry-run", action="store_true", help="with -m: the jobs, what is done, how long the rest may take")
+    parser.add_argument("--no-retry", action="store_true", help="with -m: leave jobs that failed earlier")
+    for way in ("detach", "cancel"):
+        parser.add_argument(f"--{way}", dest="on_interrupt", action="store_const", const=way, help="Slurm's jobs after Ctrl-C")
+    flags = parser.parse_intermixed_args(arguments)
     if flags.help:
         sys.stdout.write(HELP)
         return 0
     if flags.cfg:
-        sys.stdout.write(compose.shown(flags.cfg, flags.overrides, flags.config_dir, flags.config_name))
+        sys.stdout.write(compose.Composer(flags.config_dir, flags.config_name).shown(flags.cfg, flags.overrides))
         return 0
     from dpfl_bench import sweep
 
+    where = (flags.config_dir, flags.config_name)
     if flags.multirun:
-        return sweep.run_all(flags.overrides, flags.config_dir, flags.config_name)
-    return sweep.run_one(flags.overrides, flags.config_dir, flags.config_name)
+        command = shlex.join(["dpfl-bench", "run", *(word for word in arguments if word != "--no-retry")])
+        ways = sweep.Ways(command, flags.dry_run, not flags.no_retry, flags.on_interrupt)
+        return sweep.run_all(flags.overrides, *where, ways)
+    for flag in ("--dry-run", "--no-retry", "--detach", "--cancel"):
+        if flag in arguments:
+            _say(f"{flag}: expected a sweep; say -m too")
+            return 2
+    return sweep.run_one(flags.overrides, *where)
+
+
+def _status(arguments: list[str]) -> int:
+    import argparse
+
+    parser = argparse.ArgumentParser(prog="dpfl-bench status")
+    parser.add_argument("folder", nargs="?", default="outputs", help="outputs, outputs/runs, or the folder of a sweep or run")
+    parser.add_argument("--json", action="store_true", help="for machines")
+    flags = parser.parse_intermixed_args(arguments)
+    from dpfl_bench import status
+
+    found = status.survey(flags.folder)
+    sys.stdout.write(json.dumps(found, indent=2) + "\n" if flags.json else status.text(found))
+    return 0
 
 
 def _plan(arguments: list[str]) -> int:
@@ -117,13 +153,19 @@ def _collect(arguments: list[str]) -> int:
     import argparse
 
     parser = argparse.ArgumentParser(prog="dpfl-bench collect")
-    parser.add_argument("folders", nargs="+", help="run folders, or folders that hold some")
+    parser.add_argument("folders", nargs="+", help="run folders, folders that hold some, or a sweep's folder")
     parser.add_argument("--to", default=None, help="where results.csv, tables and plots go (default: the first folder's parent)")
     parser.add_argument("--json", action="store_true", help="the table for machines")
+    parser.add_argument("--tuning-eps", action="store_true", help="what it costs if the best points are found by private selection")
+    parser.add_argument("--tuning-distribution", choices=("geometric", "logarithmic", "poisson"), help="of the number of trials")
+    parser.add_argument("--tuning-trials", type=float, metavar="MEAN", help="their mean (default: the number of points)")
     flags = parser.parse_intermixed_args(arguments)
     from dpfl_bench.results import collect
+    from dpfl_bench.results.tuning import Tuning
 
-    collected = collect.collect(flags.folders, flags.to)
+    asked = flags.tuning_eps or flags.tuning_distribution or flags.tuning_trials is not None
+    tuning = Tuning(flags.tuning_distribution or "geometric", flags.tuning_trials) if asked else None
+    collected = collect.collect(flags.folders, flags.to, tuning)
     sys.stdout.write(collected.json() if flags.json else collected.text())
     return 0
 
@@ -205,4 +247,4 @@ def _say(line: str) -> None:
     sys.stderr.write(f"dpfl-bench: {line}\n")
 
 
-VERBS = {"run": _run, "plan": _plan, "collect": _collect, "data": _data, "list": _list}
+VERBS = {"run": _run, "plan": _plan, "status": _status, "collect": _collect, "data": _data, "list": _list}

@@ -6,11 +6,13 @@ import math
 import types
 import typing
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
+from functools import cache
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from dpfl_bench import refusals
 from dpfl_bench.compose import GROUPS, Composed
+from dpfl_bench.results import trackers
 from dpfl_bench.settings import ConfigError, Settings, equal_share
 
 ONLY_FOR_COMPOSING = ("default_local_steps", "default_total_steps", "local_epochs", "total_epochs")
@@ -24,16 +26,29 @@ def settings(composed: Composed) -> Settings:
     for group in GROUPS[:-1]:
         config[group] = _as_reference(group, config[group], composed.reference[group])
     config["dataset"] = _as_the_model_sees(_without_stale(config["dataset"], composed.reference["dataset"]))
+    _check_split(config["dataset"], config["partition"]["name"])
     _fill_suggested(config)
+    trackers.check(config["trackers"])
     config.update(_schedule(config))
-    if config["eval_every"] is None:
-        config["eval_every"] = max(1, math.ceil(config["rounds"] / 25))
+    suggested = config["eval_every"] is None
     for key in ONLY_FOR_COMPOSING:
         del config[key]
-    made: Settings = checked("", config, Settings)
+    made: Settings = checked("", {**config, "eval_every": 1} if suggested else config, Settings)
     _check_ranges(made)
     refusals.check(made)
-    return made
+    return replace(made, eval_every=_evaluation_interval(made)) if suggested else made
+
+
+def _evaluation_interval(made: Settings) -> int:
+    """About 25 evaluations; fewer where they would be more than a twentieth of the work, but five. A gradient is three evaluations."""
+    often = math.ceil(made.rounds / 25)
+    each, everything = made.records_per_client, made.dataset["records"]
+    if not each or everything is None:
+        return often
+    lot = made.batch_size or each * (made.sample_rate or 1)
+    work = 3 * made.sampled_clients * made.local_steps * lot
+    rarely: int = math.ceil(20 * everything / work)
+    return max(often, min(rarely, math.ceil(made.rounds / 5)))
 
 
 def _check_keys(config: Mapping[str, Any], reference: Mapping[str, Any], prefix: str = "") -> None:
@@ -81,7 +96,7 @@ def checked(path: str, value: Any, kind: Any) -> Any:
             raise ConfigError(f"{path}={value}: expected {' or '.join(map(str, get_args(kind)))}")
         return value
     if isinstance(kind, type) and hasattr(kind, "__dataclass_fields__"):
-        hints = get_type_hints(kind)
+        hints = _hints(kind)
         _check_names(f"{path}.".lstrip("."), value, hints)
         given = {f.name: checked(f"{path}.{f.name}".lstrip("."), value[f.name], hints[f.name]) for f in fields(kind)}
         return kind(**given)
@@ -93,17 +108,29 @@ def checked(path: str, value: Any, kind: Any) -> Any:
     return value
 
 
+_hints = cache(get_type_hints)
 _WORDS = {bool: "true or false", int: "a whole number", float: "a number", str: "a word", list: "a list like [1,2]"}
 
 
 def _without_stale(dataset: dict[str, Any], reference: Mapping[str, Any]) -> dict[str, Any]:
     """What a data set's file says of its prepared records holds for the file's own preparation only; unknown under another."""
-    preparing = ("test_fraction", "standardise", "unit_norm", "seed", "transform", "dimensions", "weights")
+    preparing = ("test_fraction", "split", "standardise", "unit_norm", "seed", "transform", "dimensions", "weights")
     if all(dataset.get(key) == reference.get(key) for key in preparing):
         return dataset
-    told = dataset["records"] != reference["records"] or dataset["test_fraction"] == reference["test_fraction"]
+    split_alike = all(dataset.get(key) == reference.get(key) for key in ("test_fraction", "split"))
+    told = dataset["records"] != reference["records"] or split_alike
     records = dataset["records"] if told else None
     return {**dataset, "gram": None, "max_row_norm": 1.0 if dataset["unit_norm"] else None, "records": records}
+
+
+def _check_split(dataset: Mapping[str, Any], partition: str) -> None:
+    split, fraction = dataset.get("split", "global"), dataset["test_fraction"]
+    if split not in ("global", "client"):
+        raise ConfigError(f"dataset.split={split}: expected global or client")
+    if split == "client" and not fraction > 0:
+        raise ConfigError(f"dataset.split=client: expected dataset.test_fraction > 0, of each client's records; found {fraction:g}")
+    if split == "client" and partition == "overlap":
+        raise ConfigError("dataset.split=client, partition=overlap: one client's test records may train another; use partition=iid")
 
 
 def _as_the_model_sees(dataset: dict[str, Any]) -> dict[str, Any]:
@@ -233,6 +260,8 @@ _RANGES = {
     **{f"privacy.{key}": _POSITIVE for key in ("quantile_lr", "quantile_noise", "norm_noise", "v", "noise_multiplier")},
     **{f"privacy.eps{k}": _POSITIVE for k in range(3)},
     "engine.chunk": _COUNT,
+    "engine.workers": _COUNT,
+    "engine.memory": _POSITIVE,
     "theory.psi0": _POSITIVE,
     "theory.L": _POSITIVE,
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from typing import TYPE_CHECKING
 
 from dpfl_bench.settings import ConfigError
@@ -30,18 +31,35 @@ def choose(name: str) -> torch.device:
     return device
 
 
-def share_cores(small: bool) -> None:
-    """How many threads one operation may use: Slurm's or OMP_NUM_THREADS' word, else one for small problems.
-
-    Threads that wait for each other over matrices of a cache's size cost more than they give, many times more on a busy machine.
-    """
-    import torch
-
+def cores() -> int:
+    """How many this process may use: Slurm's or OMP_NUM_THREADS' word, else what the system allows."""
     told = os.environ.get("SLURM_CPUS_PER_TASK") or os.environ.get("OMP_NUM_THREADS") or ""
     if told.isdigit() and int(told) > 0:
-        torch.set_num_threads(int(told))
-    elif small:
+        return int(told)
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def forks(device: torch.device) -> bool:
+    """Whether worker processes can share what is on this device: a CPU's memory, where forking is safe."""
+    return device.type == "cpu" and sys.platform == "linux"
+
+
+def one_thread(device: torch.device) -> None:
+    """Cores are used by worker processes. Threads that wait for each other over matrices of a cache's size cost more than they give, and
+    their number would move the last bits."""
+    import torch
+
+    if device.type == "cpu":
         torch.set_num_threads(1)
+
+
+def free_memory() -> int | None:
+    """Bytes that can be had without swapping; None where the system does not tell."""
+    try:
+        lines = dict(line.split(":", 1) for line in open("/proc/meminfo"))  # noqa: SIM115
+        return int(lines["MemAvailable"].split()[0]) * 1024
+    except (OSError, KeyError, ValueError):
+        return None
 
 
 def dtype(name: str) -> torch.dtype:

@@ -6,12 +6,11 @@ from dataclasses import dataclass
 
 import torch
 
-from dpfl_bench import build, device, rng
+from dpfl_bench import build, device, engine, rng
 from dpfl_bench.algorithms.base import Algorithm
 from dpfl_bench.federation.schedule import Schedule
 from dpfl_bench.holders import Holders
 from dpfl_bench.privatise import Budget, drawn_schedules
-from dpfl_bench.problems.linear import LinearProblem
 from dpfl_bench.problems.problem import Problem
 from dpfl_bench.settings import Settings
 
@@ -45,7 +44,8 @@ def prepare(settings: Settings) -> Job:
     if budget is None:  # at record level the noise follows from who holds what
         budget = _calibrated(Budget.of(settings, drawn, Holders.of(settings, data.parts)))
     problem = build.problem(settings, list(data.records.train_x.shape[1:]), data.records.classes)
-    device.share_cores(small=isinstance(problem, LinearProblem))
+    engine.check_memories(settings, problem, data.federation, algorithm.remembers)
+    device.one_thread(data.federation.features.device)
     return Job(settings, list(budget.schedules), budget, problem, data, build.reference(settings, problem, data.federation), algorithm)
 
 

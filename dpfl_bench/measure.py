@@ -6,16 +6,18 @@ from typing import Any
 
 from dpfl_bench import theory
 from dpfl_bench.federation.cohort import Diagnostics, State
-from dpfl_bench.federation.evaluation import evaluate
+from dpfl_bench.federation.evaluation import Losses, evaluate
 from dpfl_bench.federation.schedule import Schedule
 from dpfl_bench.job import Job
 
 NAN = float("nan")
 
 
-def metrics_row(job: Job, state: State, schedule: Schedule, done: int, last: Diagnostics | None, psi0: float) -> dict[str, Any]:
-    """One evaluated round of one seed; blank where a value is not defined."""
-    scores = evaluate(job.problem, job.data.federation, state.output)
+def metrics_row(
+    job: Job, state: State, schedule: Schedule, done: int, last: Diagnostics | None, psi0: float, losses: Losses | None = None
+) -> dict[str, Any]:
+    """One evaluated round of one seed; blank where a value is not defined. losses: by whom records are evaluated."""
+    scores = evaluate(job.problem, job.data.federation, state.output, losses)
     steps = sum(schedule.steps[:done])
     row = {
         "seed": schedule.seed,

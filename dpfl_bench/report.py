@@ -1,15 +1,12 @@
-"""What a run says at its end: result.json, privacy.json, status.json, and one line for a person."""
+"""What a run says at its end: result.json and privacy.json."""
 
 from __future__ import annotations
 
 import math
-import os
-import platform
-from datetime import UTC, datetime
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from dpfl_bench import RESULTS_VERSION
 from dpfl_bench.job import Job
@@ -23,12 +20,12 @@ NAN = float("nan")
 def result(job: Job, folder: RunFolder, seconds: float, diverged: dict[str, int] | None) -> dict[str, Any]:
     """result.json: one flat record of the run. test_error is that of the last round; best_round is information, not a choice."""
     settings, privacy = job.settings, job.settings.privacy
-    rows = pd.read_csv(folder.metrics.path)
-    last = rows.groupby("seed")["test_error"].last()
-    by_round = rows.groupby("round")["test_error"].mean()
+    rows = folder.metrics.read()
+    last = np.array([rows["test_error"][rows["seed"] == seed][-1] for seed in np.unique(rows["seed"])])
     private = settings.private
     return {
         "run_id": settings.run_id,
+        "point_id": settings.point_id,
         "status": "diverged" if diverged else "done",
         "results_version": RESULTS_VERSION,
         "algo": settings.algo["name"],
@@ -65,7 +62,7 @@ def result(job: Job, folder: RunFolder, seconds: float, diverged: dict[str, int]
         "metric": job.problem.metric,
         "test_error_mean": NAN if diverged else float(last.mean()),
         "test_error_std": NAN if diverged else (float(last.std(ddof=1)) if len(last) > 1 else 0.0),
-        "best_round": int(str(by_round.idxmin())) if by_round.notna().any() else None,
+        "best_round": _best_round(rows),
         "diverged": diverged,
         "partition": {
             "name": settings.partition["name"],
@@ -87,7 +84,20 @@ def _spread(sizes: np.ndarray) -> dict[str, float]:
     return {"min": int(sizes.min()), "median": float(np.median(sizes)), "max": int(sizes.max())}
 
 
-def _theory(job: Job, rows: pd.DataFrame) -> dict[str, Any] | None:
+def _best_round(rows: np.ndarray) -> int | None:
+    """By the mean over seeds."""
+    rounds = np.unique(rows["round"])
+    means = np.array([_mean(rows["test_error"][rows["round"] == number]) for number in rounds])
+    return None if np.isnan(means).all() else int(rounds[np.nanargmin(means)])
+
+
+def _mean(values: np.ndarray) -> float:
+    """Of what is defined."""
+    known = values[~np.isnan(values)]
+    return float(known.mean()) if len(known) else NAN
+
+
+def _theory(job: Job, rows: np.ndarray) -> dict[str, Any] | None:
     star = job.reference
     if star is None:
         return None
@@ -129,6 +139,7 @@ def privacy(job: Job) -> dict[str, Any]:
         "accountants": budget.accountants(),
         "views": budget.views(),
         "releases": _releases(job),
+        "accounted": {"noise_multiplier": budget.noise_multiplier, "as_one_of": [asdict(c) for c in budget.seen]},
         "assumes": _assumptions(job),
         "fully_accounted": not job.settings.leaks,
         "not_accounted": _not_accounted(job),
@@ -225,27 +236,3 @@ def _not_accounted(job: Job) -> list[str]:
     if job.settings.dataset.get("standardise"):
         leaks.append("the mean and deviation that standardise the features")
     return leaks
-
-
-def status(state: str, **more: Any) -> dict[str, Any]:
-    now = datetime.now(UTC).isoformat(timespec="seconds")
-    return {"status": state, "updated": now, "pid": os.getpid(), "host": platform.node(), **more}
-
-
-def summary(result: dict[str, Any]) -> str:
-    """One line for a person."""
-    budget = "no privacy" if result["eps"] == math.inf else f"eps {result['eps']:.4g} ({_noise(result)})"
-    where = f"{result['algo']} on {result['dataset']}: {result['rounds']} rounds of {result['local_steps']} local steps, {budget}"
-    if result["status"] == "diverged":
-        return f"{where}: diverged in round {result['diverged']['round']} (seed {result['diverged']['seed']}); lower lr"
-    spread = f" ± {result['test_error_std']:.4f} over {len(result['seeds'])} seeds" if len(result["seeds"]) > 1 else ""
-    subset = f"; {result['data']['subset']}" if result["data"]["subset"] else ""
-    return f"{where}: test error {result['test_error_mean']:.4f}{spread}{subset}"
-
-
-def _noise(result: dict[str, Any]) -> str:
-    z = result["noise_multiplier"]
-    said = result["mechanism"] if z is None else f"noise multiplier {z:.4g}"
-    if result["accountant"] == "paper":
-        said += "; by the paper's own accountant, no guarantee"
-    return said if result["fully_accounted"] else f"{said}; not fully accounted"

@@ -2,82 +2,60 @@
 
 from __future__ import annotations
 
-import signal
 import sys
 import time
-import traceback
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from types import FrameType
 from typing import Any
 
 import torch
 from tqdm import tqdm
 
-from dpfl_bench import build, measure, report, train
-from dpfl_bench.federation.cohort import Diagnostics, State
+from dpfl_bench import build, engine, measure, report, train
+from dpfl_bench.federation.cohort import Crew, Diagnostics, State
 from dpfl_bench.federation.schedule import Schedule
 from dpfl_bench.job import Job, initial, prepare
+from dpfl_bench.results.attempt import attempt
 from dpfl_bench.results.environment import environment
 from dpfl_bench.results.folder import RunFolder
+from dpfl_bench.results.lock import Claim
+from dpfl_bench.results.trackers import Followers, following
 from dpfl_bench.settings import Settings
+from dpfl_bench.signals import Interrupted, Stop, graceful
 
 CHECKPOINT_SECONDS = 60.0
 
 
-class Interrupted(Exception):
-    """A signal asked the run to stop; its checkpoint is written."""
-
-    def __init__(self, number: int) -> None:
-        super().__init__(f"stopped by {signal.Signals(number).name}")
-        self.exit_code = 128 + number
-
-
-@dataclass
-class _Stop:
-    number: int | None = None
-
-
-@contextmanager
-def _graceful() -> Iterator[_Stop]:
-    """SIGINT and SIGTERM ask for a stop after the round at hand; a second one stops at once."""
-    stop = _Stop()
-
-    def ask(number: int, frame: FrameType | None) -> None:
-        if stop.number is not None:
-            raise KeyboardInterrupt
-        stop.number = number
-
-    previous = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield stop
-    finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)
-
-
 def run(settings: Settings, overrides: Sequence[str], config_yaml: str) -> RunFolder:
-    """Train all seeds and write the folder. Raises Interrupted after a signal; what failed is in status.json."""
+    """Train all seeds and write the folder; what is refused leaves none. Raises Held where another process works there, Interrupted after
+    a signal."""
     folder = RunFolder.at(settings.outputs, settings.run_id)
-    if folder.finished:
-        return folder
-    job = prepare(settings)
+    if not folder.finished:
+        with graceful() as stop:
+            with stop.at_once():
+                job = prepare(settings)
+            with attempt(folder) as claim:
+                _write(job, overrides, config_yaml, folder, claim, stop)
+    return folder
+
+
+def compute(settings: Settings, overrides: Sequence[str], config_yaml: str, folder: RunFolder, claim: Claim) -> None:
+    """The same in a folder that is ours. It may be finished by now, by the process that we waited for."""
+    if not folder.finished:
+        with graceful() as stop:
+            with stop.at_once():
+                job = prepare(settings)
+            _write(job, overrides, config_yaml, folder, claim, stop)
+
+
+def _write(job: Job, overrides: Sequence[str], config_yaml: str, folder: RunFolder, claim: Claim, stop: Stop) -> None:
     folder.write(".hydra/config.yaml", config_yaml)
     folder.write(".hydra/overrides.yaml", "".join(f"- {o}\n" for o in overrides))
     folder.write("partition.csv", job.data.partition_csv())
     folder.write("env.json", environment(str(job.data.federation.features.device)))
-    folder.write("status.json", report.status("running"))
-    try:
-        with _graceful() as stop:
-            _Runner(job, folder, stop).run()
-    except (Interrupted, KeyboardInterrupt) as error:  # a second signal does not wait for the round to end
-        folder.write("status.json", report.status("interrupted", error=str(error)))
-        raise
-    except BaseException as error:
-        folder.write("status.json", report.status("failed", error=f"{type(error).__name__}: {error}", traceback=traceback.format_exc()))
-        raise
-    return folder
+    folder.tell("running")
+    with following(job.settings.trackers, folder) as followers:
+        _Runner(job, folder, stop, claim, followers).run()
 
 
 @dataclass
@@ -86,7 +64,9 @@ class _Runner:
 
     job: Job
     folder: RunFolder
-    stop: _Stop
+    stop: Stop
+    claim: Claim
+    followers: Followers
     finals: dict[int, torch.Tensor] = field(default_factory=dict)
     earlier_seconds: float = 0.0
     started: float = field(default_factory=time.monotonic)
@@ -120,28 +100,32 @@ class _Runner:
         cohort = build.cohort(job.settings, job.budget, job.problem, job.data, schedule.seed)
         start = cohort.start(initial(job, schedule.seed))
         self.psi0 = measure.psi(job, start, schedule, 0)
-        if not found:
-            self._evaluate(start, schedule, 0, None)
-            self._save(start, schedule, 0)
         state, done = (found.state(cohort), found.done) if found else (start, 0)
-        played = train.rounds(cohort, schedule, state, done)
-        for done, state, diagnostics in played:
-            bar.update()
-            if done % job.settings.eval_every == 0 or done == schedule.rounds:
-                self._evaluate(state, schedule, done, diagnostics)
-            if self.stop.number is not None or self._due(done):
-                self._save(state, schedule, done)
-            if self.stop.number is not None:
-                raise Interrupted(self.stop.number)
+        del start  # the clients' memories may be most of the memory there is
+        with engine.crew(job.settings, cohort, state) as crew:
+            if not found:
+                self._evaluate(state, schedule, 0, None, crew)
+                self._save(state, schedule, 0)
+            played = train.rounds(cohort, schedule, state, done, crew)
+            for done, state, diagnostics in played:
+                self.claim.check()
+                bar.update()
+                if done % job.settings.eval_every == 0 or done == schedule.rounds:
+                    self._evaluate(state, schedule, done, diagnostics, crew)
+                if self.stop.number is not None or self._due(done):
+                    self._save(state, schedule, done)
+                if self.stop.number is not None:
+                    raise Interrupted(self.stop.number)
         self.finals[schedule.seed] = state.output.cpu()
 
     def _due(self, done: int) -> bool:
         return done % self.job.settings.checkpoint_every == 0 or time.monotonic() - self.saved > CHECKPOINT_SECONDS
 
-    def _evaluate(self, state: State, schedule: Schedule, done: int, diagnostics: Diagnostics | None) -> None:
-        row = measure.metrics_row(self.job, state, schedule, done, diagnostics, self.psi0)
+    def _evaluate(self, state: State, schedule: Schedule, done: int, diagnostics: Diagnostics | None, crew: Crew) -> None:
+        row = measure.metrics_row(self.job, state, schedule, done, diagnostics, self.psi0, crew.losses)
         self.folder.metrics.append(row)
         self.folder.timing.append({"seed": schedule.seed, "round": done, "seconds": self.seconds})
+        self.followers.follow()
 
     def _save(self, state: State, schedule: Schedule, done: int) -> None:
         train.Checkpoint.of(
@@ -158,6 +142,7 @@ class _Runner:
     def _finish(self, diverged: dict[str, int] | None) -> None:
         """The result is written last: where it exists, the folder is complete."""
         folder = self.folder
+        self.claim.check()
         torch.save(self.finals, folder.finals)
         folder.write("privacy.json", report.privacy(self.job))
         result = report.result(self.job, folder, self.seconds, diverged)
@@ -165,6 +150,6 @@ class _Runner:
             from dpfl_bench.results.plots import curve
 
             curve(folder.metrics.path, result, folder.path / "curve.png")
-        folder.write("status.json", report.status(result["status"]))
+        folder.tell(result["status"])
         folder.write("result.json", result)
         folder.checkpoint.unlink(missing_ok=True)

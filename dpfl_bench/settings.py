@@ -66,6 +66,9 @@ class Privacy:
 
 @dataclass(frozen=True)
 class Engine:
+    backend: Literal["auto", "closed_form", "flat", "vmap", "loop"]
+    workers: int | None
+    memory: float | None
     chunk: int | None
 
 
@@ -106,6 +109,7 @@ class Settings:
     checkpoint_every: int
     outputs: str
     plot: bool
+    trackers: list[str]
     engine: Engine
     theory: Theory
     privacy: Privacy
@@ -169,8 +173,16 @@ class Settings:
     @property
     def run_id(self) -> str:
         """10 hex of everything that can change a number, and the version of the code's results."""
-        told = {f.name: _plain(getattr(self, f.name)) for f in fields(self) if f.name not in _UNTOLD}
-        told["dataset"] = {k: v for k, v in self.dataset.items() if k not in _UNTOLD_OF_DATASET}
+        return self._hash(UNTOLD)
+
+    @property
+    def point_id(self) -> str:
+        """The same without the seeds and how often is evaluated: runs with one point_id are repeats of each other."""
+        return self._hash({*UNTOLD, "seed", "repeats", "eval_every"})
+
+    def _hash(self, untold: set[str]) -> str:
+        told = {f.name: _plain(getattr(self, f.name)) for f in fields(self) if f.name not in untold}
+        told["dataset"] = {k: v for k, v in self.dataset.items() if k not in UNTOLD_OF_DATASET}
         if not self.private and not self.privacy.bound_without_noise:  # both doors are open: nothing of these is used
             told["privacy"] = told["delta"] = None
         text = json.dumps([RESULTS_VERSION, told], sort_keys=True)
@@ -182,8 +194,8 @@ def equal_share(records: int, partition: dict[str, Any], clients: int) -> int:
 
 
 # Changes of these move no number (beyond float rounding): where and how a run works, what only `plan` reads
-_UNTOLD = {"device", "checkpoint_every", "outputs", "plot", "engine", "theory", "records"}
-_UNTOLD_OF_DATASET = {"lr", "root", "download", "url", "records", "gram", "max_row_norm"}
+UNTOLD = {"device", "checkpoint_every", "outputs", "plot", "trackers", "engine", "theory", "records"}
+UNTOLD_OF_DATASET = {"lr", "root", "download", "url", "records", "gram", "max_row_norm"}
 
 
 def _plain(value: Any) -> Any:

@@ -1,88 +1,167 @@
-"""One job, or every combination of swept values in one warm process."""
+"""One run, or a sweep: what is done is left alone, the rest is run, and at the end it is said what became of all."""
 
 from __future__ import annotations
 
 import sys
-import traceback
-from collections.abc import Sequence
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from tqdm import tqdm
-
-from dpfl_bench import compose
-from dpfl_bench.compose import Composed
+from dpfl_bench import compose, launchers, points, status
 from dpfl_bench.config import settings
+from dpfl_bench.estimate import Measured
+from dpfl_bench.launchers.base import Detached, Launcher, Point
+from dpfl_bench.progress import Progress, duration, say
+from dpfl_bench.results import lock, sweeps
+from dpfl_bench.results.folder import RunFolder, State
+from dpfl_bench.results.summary import summary
+from dpfl_bench.results.sweeps import Sweep
 from dpfl_bench.settings import ConfigError, Settings
+from dpfl_bench.signals import Interrupted
 
-
-@dataclass(frozen=True)
-class Job:
-    composed: Composed
-    settings: Settings
-
-    @property
-    def label(self) -> str:
-        return " ".join(self.composed.overrides) or "defaults"
+SHOWN = 20  # failed jobs that are told at the end
 
 
 def run_one(overrides: Sequence[str], config_dir: str | None, config_name: str) -> int:
+    points.refuse_divisors(overrides)
     composed = compose.composed(overrides, config_dir, config_name)
-    return _train(Job(composed, settings(composed)))
-
-
-def run_all(overrides: Sequence[str], config_dir: str | None, config_name: str) -> int:
-    """Validate every job before the first one starts; then a failed job does not stop the others. 1 if any failed."""
-    jobs = _validated(compose.expand(overrides), config_dir, config_name)
-    failed: list[str] = []
-    with tqdm(jobs, unit="job", desc="sweep", disable=None, file=sys.stderr, leave=False) as bar:
-        for job in bar:
-            try:
-                code = _train(job)
-            except Exception as error:
-                if not isinstance(error, ConfigError):
-                    traceback.print_exc()
-                failed.append(f"{job.label}: {type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}")
-                continue
-            if code in (130, 143):
-                return code
-            if code:
-                failed.append(f"{job.label}: diverged")
-    _say(f"{len(jobs) - len(failed)} of {len(jobs)} jobs done")
-    for line in failed:
-        _say(f"failed: {line}")
-    return 1 if failed else 0
-
-
-def _validated(expanded: list[list[str]], config_dir: str | None, config_name: str) -> list[Job]:
-    jobs = []
-    for number, overrides in enumerate(expanded, start=1):
-        try:
-            composed = compose.composed(overrides, config_dir, config_name)
-            jobs.append(Job(composed, settings(composed)))
-        except ConfigError as error:
-            raise ConfigError(f"job {number} of {len(expanded)} ({' '.join(overrides)}): {error}") from None
-    return jobs
-
-
-def _train(job: Job) -> int:
-    from dpfl_bench import report
-    from dpfl_bench.results.folder import RunFolder
-    from dpfl_bench.run import Interrupted, run
-
-    folder = RunFolder.at(job.settings.outputs, job.settings.run_id)
+    made = settings(composed)
+    folder = RunFolder.at(made.outputs, made.run_id)
     known = folder.finished
     if known is None:
+        from dpfl_bench.run import run
+
         try:
-            run(job.settings, job.composed.overrides, job.composed.yaml())
+            run(made, composed.overrides, composed.yaml())
+        except (lock.Held, lock.Lost) as error:
+            say(str(error))
+            return 1
         except Interrupted as error:
-            _say(f"{error}; the same command goes on from its checkpoint in {folder.path}")
+            say(f"{error}; the same command goes on from its checkpoint in {folder.path}")
             return error.exit_code
     result = known or folder.finished
     assert result is not None
-    _say(("already done: " if known else "") + report.summary(result))
-    tqdm.write(str(folder.path), file=sys.stdout)
+    say(("already done: " if known else "") + summary(result))
+    sys.stdout.write(f"{folder.path}\n")
     return 1 if result["status"] == "diverged" else 0
 
 
-def _say(line: str) -> None:
-    tqdm.write(f"dpfl-bench: {line}", file=sys.stderr)
+@dataclass(frozen=True)
+class Ways:
+    """How a sweep is run, beside what it is."""
+
+    command: str  # that was typed, and that finishes it
+    dry: bool = False
+    retry: bool = True
+    on_interrupt: str | None = None  # what becomes of Slurm's jobs
+
+
+def run_all(overrides: Sequence[str], config_dir: str | None, config_name: str, ways: Ways) -> int:
+    """Validate every job before the first one starts; then a failed job does not stop the others. 1 if any is not done."""
+    compose.composer.cache_clear()  # files may have changed since the last sweep of this process
+    composer = compose.composer(config_dir, config_name)
+    expanded = composer.sweep(overrides)
+    launcher = _launcher(expanded.launcher, ways.on_interrupt)
+    planned = points.planned(composer, expanded.jobs, config_dir, config_name)
+    for error in planned.errors:
+        say(error)
+    if planned.errors:
+        return 2
+    if planned.jobs > len(planned.points):
+        say(f"{planned.jobs - len(planned.points)} of {planned.jobs} jobs are the same run as another one and are left out")
+    if ways.dry:
+        sys.stdout.writelines(_described(planned.points, launcher.at_once))
+        return 0
+    return _run(list(planned.points), launcher, ways)
+
+
+def _launcher(node: Mapping[str, Any], on_interrupt: str | None) -> Launcher:
+    if on_interrupt is None:
+        return launchers.chosen(node)
+    if "on_interrupt" not in node:
+        raise ConfigError(f"--{on_interrupt}: expected hydra/launcher=slurm; the jobs of the other launchers end with them")
+    return launchers.chosen({**node, "on_interrupt": on_interrupt})
+
+
+def _described(planned: Mapping[Point, Settings], at_once: int) -> Iterator[str]:
+    """The dry run: every job with its state, and how long the rest may take."""
+    states = _states(planned)
+    for point, state in states.items():
+        yield f"{point.run_id}  {'new' if state.word == 'missing' else state.word:11}  {point.label}\n"
+    rest = [planned[point] for point, state in states.items() if not state.finished]
+    finished = len(planned) - len(rest)
+    yield f"{len(planned)} jobs, {finished} finished, {len(rest)} to run: {_estimated(rest, at_once)}\n"
+
+
+def _estimated(rest: Sequence[Settings], at_once: int) -> str:
+    if not rest:
+        return "nothing to compute"
+    measured = Measured({made.outputs for made in rest})
+    seconds = [measured.seconds(made) for made in rest]
+    known = [s for s in seconds if s is not None]
+    if not known:
+        return "no finished run of these algorithms, data sets and models to measure by"
+    total = sum(known)
+    said = f"about {duration(total)} of computing"
+    if at_once > 1:
+        said += f", {duration(max(total / min(at_once, len(known)), max(known)))} with {at_once} at a time"
+    return said + (f"; no measurement for {len(rest) - len(known)} of them" if len(known) < len(rest) else "")
+
+
+def _run(asked: Sequence[Point], launcher: Launcher, ways: Ways) -> int:
+    sweep = sweeps.record(asked[0].outputs, ways.command, {point.folder: point.overrides for point in asked})
+    states = _states(asked)
+    todo = [point for point, state in states.items() if not state.finished and (ways.retry or state.word != "failed")]
+    say(f"{len(asked)} jobs, {sum(state.finished for state in states.values())} of them finished already; {sweep.path}")
+    progress = Progress([point.folder for point in asked], [point.folder for point in todo])
+    code = 0
+    try:
+        _launch(todo, launcher, progress)
+    except Interrupted as error:
+        say(str(error))
+        code = error.exit_code
+    except KeyboardInterrupt:
+        code = 130
+    except Detached as left:
+        say(str(left))
+        return 0
+    finally:
+        progress.close()
+    told = _told(_states(asked), sweep)
+    return code or told
+
+
+def _launch(todo: Sequence[Point], launcher: Launcher, progress: Progress) -> None:
+    """Runs that another process works on are left to it, and taken over if it dies or stops. Slurm's finds them among its own jobs."""
+    while todo:
+        free = [point for point in todo if launcher.waits_for_others or not lock.holder(point.folder)]
+        if free:
+            launcher.launch(free, progress)
+        else:
+            time.sleep(lock.POLL)
+        progress.update()
+        tried = set(free) - progress.held
+        progress.held.clear()
+        todo = [point for point in todo if point not in tried and not progress.ended(point.folder)]
+
+
+def _told(states: Mapping[Point, State], sweep: Sweep) -> int:
+    """What became of all: the folders on stdout, the rest on stderr."""
+    words = Counter("failed" if state.word == "diverged" else state.word for state in states.values())
+    parts = [f"{words[word]} {word}" for word in ("failed", "running", "interrupted", "died", "unreadable", "missing") if words[word]]
+    say(", ".join([f"{words['done']} of {len(states)} jobs done", *parts]))
+    failed = [f"{point.label}: {state.first_line}" for point, state in states.items() if state.word in ("failed", "diverged")]
+    for line in failed[:SHOWN]:
+        say(f"failed: {line}")
+    if len(failed) > SHOWN:
+        say(f"failed: {len(failed) - SHOWN} more; dpfl-bench status {sweep.path}")
+    if not all(state.finished for state in states.values()):
+        say(f"to finish: {status.again(sweep)}")
+    sys.stdout.writelines(f"{point.folder}\n" for point, state in states.items() if state.finished)
+    return int(words["done"] < len(states))
+
+
+def _states(points: Iterable[Point]) -> dict[Point, State]:
+    return {point: RunFolder(point.folder).state() for point in points}

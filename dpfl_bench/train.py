@@ -9,7 +9,7 @@ from pathlib import Path
 
 import torch
 
-from dpfl_bench.federation.cohort import Cohort, Diagnostics, State
+from dpfl_bench.federation.cohort import Cohort, Crew, Diagnostics, State
 from dpfl_bench.federation.schedule import Schedule
 from dpfl_bench.privacy.ledger import Ledger
 
@@ -22,12 +22,14 @@ class Diverged(ArithmeticError):
         self.round = round
 
 
-def rounds(cohort: Cohort, schedule: Schedule, state: State, done: int) -> Iterator[tuple[int, State, Diagnostics]]:
+def rounds(
+    cohort: Cohort, schedule: Schedule, state: State, done: int, crew: Crew | None = None
+) -> Iterator[tuple[int, State, Diagnostics]]:
     """Play the rounds after the first `done`: yields (rounds done, state, diagnostics). After each the ledger must be the plan's."""
     planned = cohort.releases(schedule.first(done))
     for index in range(done, schedule.rounds):
         round = schedule.round(index)
-        state, diagnostics = cohort.play(state, round)
+        state, diagnostics = cohort.play(state, round, crew)
         planned[round.cohort] += cohort.releases_of(round)
         state.ledger.verify(planned, index + 1 if cohort.private else 0, cohort.door.sums)
         if not torch.isfinite(state.server.x).all():

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-import http.server
 import json
 import os
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -17,6 +15,7 @@ import numpy as np
 import pytest
 from command import call, command
 from conftest import CONF, settings_of
+from served import serving
 from test_cli_start import loaded_by
 from test_vision import believe, made_up
 
@@ -27,35 +26,12 @@ CONTENT = "".join(f"{1 + i % 2} {1 + i % 5}:1 {6 + i % 3}:0.5\n" for i in range(
 SHA256 = hashlib.sha256(CONTENT).hexdigest()
 
 
-class Handler(http.server.BaseHTTPRequestHandler):
-    """Serves CONTENT; hangs up in the middle of the first reply."""
-
-    def do_GET(self) -> None:
-        asked = self.headers.get("Range")
-        first = int(asked.removeprefix("bytes=").rstrip("-")) if asked else 0
-        dropped, self.server.dropped = self.server.dropped, True  # type: ignore[attr-defined]
-        self.send_response(206 if first else 200)
-        if first:
-            self.send_header("Content-Range", f"bytes {first}-{len(CONTENT) - 1}/{len(CONTENT)}")
-        self.send_header("Content-Length", str(len(CONTENT) - first))
-        self.end_headers()
-        self.wfile.write(CONTENT[first:] if dropped else CONTENT[: len(CONTENT) // 2])
-
-    def log_message(self, format: str, *args: object) -> None:
-        """Quiet."""
-
-
 @pytest.fixture
 def url(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    monkeypatch.setenv("no_proxy", "127.0.0.1")
-    monkeypatch.setattr(download, "_PAUSES", (0.0, 0.0))
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as made:
-        made.dropped = False  # type: ignore[attr-defined]
-        thread = threading.Thread(target=made.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
-        yield f"http://127.0.0.1:{made.server_port}/data"
-        made.shutdown()
-        thread.join()
+    """Of CONTENT; the connection drops in the middle of the first reply."""
+    with serving({"/data": CONTENT}, monkeypatch) as made:
+        made.drops = 1
+        yield f"{made.url}/data"
 
 
 @pytest.fixture
@@ -192,15 +168,18 @@ def test_fetch_of_the_wrong_bytes_keeps_nothing(root: Path, url: str) -> None:
     assert said.code == 2
     assert said.out == ""
     assert f"sha256 {SHA256}, expected 0000: not kept" in one_line(said.err)
-    assert list((root / "libsvm").iterdir()) == []
+    assert not root.exists()
 
 
 def test_fetch_offline_says_what_to_do(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     monkeypatch.setattr(download, "_PAUSES", (0.0,))
-    said = call("data", "fetch", "mushrooms", *served("http://127.0.0.1:1/closed"))
-    assert said.code == 2
-    assert f"go online, or put the file at {root / 'libsvm' / 'mushrooms'} yourself" in one_line(said.err)
+    for verb, *arguments in (["data", "fetch", "mushrooms"], ["run", "dataset=mushrooms"]):
+        said = call(verb, *arguments, *served("http://127.0.0.1:1/closed"))
+        assert said.code == 2
+        steps = f"go online and run `dpfl-bench data fetch mushrooms dataset.root={root}`, or put mushrooms into {root / 'libsvm'} yourself"
+        assert steps in one_line(said.err)
+    assert not root.exists()
 
 
 @pytest.mark.slow
@@ -313,11 +292,14 @@ def test_verify_never_downloads(root: Path, url: str) -> None:
     said = call("data", "verify", "mushrooms", *served(url))
     assert said.code == 2
     assert f"{root / 'libsvm' / 'mushrooms'}: missing" in said.out
-    assert "dpfl-bench data fetch mushrooms downloads it" in one_line(said.err)
-    assert not (root / "libsvm").exists()
+    assert f"run `dpfl-bench data fetch mushrooms dataset.root={root}`" in one_line(said.err)
+    said = call("data", "verify", "a9a")
+    assert f"a9a: no file {root}/libsvm/a9a, {root}/libsvm/a9a.t: go online" in one_line(said.err)
+    assert f"or put a9a and a9a.t into {root}/libsvm" in said.err
     said = call("data", "verify", "mnist")
     assert said.code == 2
-    assert "dpfl-bench data fetch mnist downloads it" in one_line(said.err)
+    assert f"run `dpfl-bench data fetch mnist dataset.root={root}`" in one_line(said.err)
+    assert not root.exists()
 
 
 def test_verify_of_libsvm_files(root: Path) -> None:
@@ -365,13 +347,18 @@ def test_verify_of_whole_real_data(name: str, files: str) -> None:
 
 @pytest.mark.parametrize(
     ("name", "folder", "found"),
-    [("ixi", "IXI/IXI_sample", "subset 12 of 566"), ("reddit", "reddit/data", "subset 23959 of 56587343")],
+    [("ixi", "IXI/IXI_sample", "subset 12 of 566"), ("reddit", "reddit/data", "subset 6170 of 56587343 posts")],
 )
 def test_verify_of_real_subsets(name: str, folder: str, found: str) -> None:
     real(folder)
     said = call("data", "verify", name)
     assert said.code == 1
     assert said.out.startswith(f"{name}: {found}, not verified\n")
+    cut = {
+        "reddit": "23959 records (20761 training, 3198 test), cut from 6170 posts of 56587343,",
+        "ixi": "12 records (12 training, 0 test) of 566,",
+    }
+    assert f"\n  {cut[name]}" in said.out
 
 
 # show

@@ -28,7 +28,7 @@ privacy.foo=1                             | privacy.foo        | --cfg job
 ~eps                                      | eps                | expected a value
 ~privacy.clip                             | privacy.clip       | expected a value
 ~model.l2                                 | model.l2           | expected a value
-engine=3                                  | engine=3           | engine.chunk
+engine=3                                  | engine=3           | engine.backend
 eps=abc                                   | eps=abc            | a number
 eps=null                                  | eps=null           | a number
 eps=true                                  | eps=True           | a number

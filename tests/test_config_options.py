@@ -12,7 +12,7 @@ from test_data import SAMPLED
 
 from dpfl_bench import build, compose, plan, rng, run
 
-FILES = sorted(path.relative_to(CONF) for path in CONF.rglob("*.yaml") if path.stem[0] != "_" and path.name != "config.yaml")
+FILES = sorted(file.relative_to(CONF) for group in compose.GROUPS for file in (CONF / group).glob("[!_]*.yaml"))
 STEPS = ("rounds=2", "local_steps=2", "device=cpu", "plot=false", "privacy.calibration=fixed", "privacy.noise_multiplier=6")
 # what a choice needs beside it
 BESIDE = {

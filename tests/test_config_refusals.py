@@ -70,7 +70,12 @@ def test_batch_norm_is_fine_without_privacy(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_a_sweep_validates_every_job_before_the_first_one_runs(tmp_path: Path) -> None:
-    check(call("run", "-m", "eps=1,-1", "local_steps=1,2"), "job 3 of 4 (eps=-1 local_steps=1): eps=-1", "eps=inf")
+    said = call("run", "-m", "eps=1,-1", "local_steps=1,2")
+    assert said.code == 2
+    jobs = [f"dpfl-bench: job {number} of 4 (eps=-1 local_steps={number - 2}): eps=-1" for number in (3, 4)]
+    for line, job in zip(said.err.splitlines(), jobs, strict=True):
+        assert line.startswith(job)
+        assert "eps=inf" in line
     assert not list(tmp_path.iterdir())
 
 

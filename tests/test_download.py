@@ -3,136 +3,154 @@
 from __future__ import annotations
 
 import hashlib
-import http.server
-import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from served import Server, serving
 
 from dpfl_bench.data import download
-from dpfl_bench.data.download import fetch
 from dpfl_bench.data.records import DataError
 
 CONTENT = bytes(range(256)) * 4096  # 1 MiB
 SHA256 = hashlib.sha256(CONTENT).hexdigest()
 
 
-class Server(http.server.ThreadingHTTPServer):
-    """Hangs up half-way through what is left, `drops` times; speaks Range if `ranges`."""
-
-    drops = 0
-    ranges = True
-    asked: list[str | None]
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.server_port}/data"
-
-
-class Handler(http.server.BaseHTTPRequestHandler):
-    server: Server
-
-    def do_GET(self) -> None:
-        asked = self.headers.get("Range")
-        self.server.asked.append(asked)
-        if self.path != "/data":
-            return self.send_error(404)
-        first = int(asked.removeprefix("bytes=").rstrip("-")) if asked and self.server.ranges else 0
-        body = CONTENT[first:]
-        self.send_response(206 if first else 200)
-        if first:
-            self.send_header("Content-Range", f"bytes {first}-{len(CONTENT) - 1}/{len(CONTENT)}")
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        if self.server.drops > 0:
-            self.server.drops -= 1
-            body = body[: len(body) // 2]
-        self.wfile.write(body)
-        return None
-
-    def log_message(self, format: str, *args: object) -> None:
-        """Quiet."""
-
-
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
-    monkeypatch.setenv("no_proxy", "127.0.0.1")
-    monkeypatch.setattr(download, "_PAUSES", (0.0, 0.0))
-    with Server(("127.0.0.1", 0), Handler) as made:
-        made.asked = []
-        thread = threading.Thread(target=made.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
+    with serving({"/data": CONTENT}, monkeypatch) as made:
         yield made
-        made.shutdown()
-        thread.join()
+
+
+def fetch(server: Server, target: Path, sha256: str | None, path: str = "data") -> Path:
+    return download.fetch(f"{server.url}/{path}", target, sha256, f"put it at {target} yourself")
+
+
+def ranges(server: Server) -> list[str | None]:
+    return [asked for _, asked in server.asked]
 
 
 def test_whole_file_and_nothing_else(server: Server, tmp_path: Path) -> None:
     target = tmp_path / "new" / "file"
-    assert fetch(server.url, target, SHA256) == target
+    assert fetch(server, target, SHA256) == target
     assert target.read_bytes() == CONTENT
     assert list(target.parent.iterdir()) == [target]
-    assert server.asked == [None]
+    assert ranges(server) == [None]
+    md5 = hashlib.md5(CONTENT).hexdigest()
+    assert download.fetch(f"{server.url}/data", tmp_path / "other", md5, "", "md5").read_bytes() == CONTENT
+    with pytest.raises(DataError, match=f"md5 {md5}, expected {SHA256}"):
+        download.fetch(f"{server.url}/data", tmp_path / "third", SHA256, "", "md5")
 
 
 def test_dropped_connection_is_resumed(server: Server, tmp_path: Path) -> None:
     server.drops = 6  # more than the pauses: each try brought new bytes
-    assert fetch(server.url, tmp_path / "file", SHA256).read_bytes() == CONTENT
+    assert fetch(server, tmp_path / "file", SHA256).read_bytes() == CONTENT
     assert len(server.asked) == 7
-    assert server.asked[:3] == [None, f"bytes={len(CONTENT) // 2}-", f"bytes={len(CONTENT) * 3 // 4}-"]
+    assert ranges(server)[:3] == [None, f"bytes={len(CONTENT) // 2}-", f"bytes={len(CONTENT) * 3 // 4}-"]
 
 
 def test_dropped_connection_without_range_is_restarted(server: Server, tmp_path: Path) -> None:
     server.drops, server.ranges = 1, False
-    assert fetch(server.url, tmp_path / "file", None).read_bytes() == CONTENT
+    assert fetch(server, tmp_path / "file", None).read_bytes() == CONTENT
     assert len(server.asked) == 2
 
 
 def test_a_server_that_always_hangs_up_is_given_up(server: Server, tmp_path: Path) -> None:
     server.drops, server.ranges = 1000, False
-    with pytest.raises(DataError, match=r"cannot download .*dropped after 524288 of 1048576 bytes.*put the file at"):
-        fetch(server.url, tmp_path / "file", None)
+    with pytest.raises(DataError, match=r"cannot download .*dropped after 524288 of 1048576 bytes\): put it at"):
+        fetch(server, tmp_path / "new" / "file", None)
     assert len(server.asked) == 4  # the first, which brought bytes, and three that brought no more
     assert list(tmp_path.iterdir()) == []
 
 
+def test_the_next_fetch_goes_on_from_what_came(server: Server, tmp_path: Path) -> None:
+    server.drops, server.ranges = 1000, False
+    target, half = tmp_path / "new" / "file", len(CONTENT) // 2
+    with pytest.raises(DataError, match=f"dropped after {half} of {len(CONTENT)} bytes; {half} bytes are kept to go on from"):
+        fetch(server, target, SHA256)
+    assert [path.stat().st_size for path in target.parent.iterdir()] == [half]
+    server.drops, server.ranges = 0, True
+    server.asked.clear()
+    assert fetch(server, target, SHA256).read_bytes() == CONTENT
+    assert ranges(server) == [f"bytes={half}-"]
+    assert list(target.parent.iterdir()) == [target]
+
+
+@pytest.mark.parametrize("left", [b"x" * 1000, CONTENT + b"x", b"x" * len(CONTENT)], ids=["other", "longer", "same length"])
+def test_what_does_not_fit_is_fetched_anew(left: bytes, server: Server, tmp_path: Path) -> None:
+    (tmp_path / ".file.part").write_bytes(left)
+    assert fetch(server, tmp_path / "file", SHA256).read_bytes() == CONTENT
+    assert ranges(server) == [f"bytes={len(left)}-", None]
+    assert list(tmp_path.iterdir()) == [tmp_path / "file"]
+
+
+def test_a_killed_process_leaves_nothing_to_fetch_twice(server: Server, tmp_path: Path) -> None:
+    (tmp_path / ".file.part").write_bytes(CONTENT)  # it died before it renamed
+    assert fetch(server, tmp_path / "file", SHA256).read_bytes() == CONTENT
+    assert server.asked == []
+    (tmp_path / ".unchecked.part").write_bytes(CONTENT[:100])  # nothing could tell whether this fits
+    assert fetch(server, tmp_path / "unchecked", None).read_bytes() == CONTENT
+    assert ranges(server) == [None]
+
+
 def test_wrong_checksum_is_not_kept(server: Server, tmp_path: Path) -> None:
-    target = tmp_path / "file"
-    with pytest.raises(DataError, match=f"sha256 {SHA256}, expected 0000: not kept") as caught:
-        fetch(server.url, target, "0000")
+    target = tmp_path / "new" / "file"
+    with pytest.raises(DataError, match=f"sha256 {SHA256}, expected 0000: not kept; put it at") as caught:
+        fetch(server, target, "0000")
     assert "\n" not in str(caught.value)
     assert list(tmp_path.iterdir()) == []
+    target.parent.mkdir()
     target.write_bytes(b"the file from before")
     with pytest.raises(DataError):
-        fetch(server.url, target, "0000")
+        fetch(server, target, "0000")
     assert target.read_bytes() == b"the file from before"
+    assert list(target.parent.iterdir()) == [target]
+
+
+def test_what_cannot_be_written_is_one_line(server: Server, tmp_path: Path) -> None:
+    (tmp_path / "no folder").write_text("")
+    with pytest.raises(DataError, match=r"cannot download .*Not a directory: .*no folder/libsvm'\): put it at"):
+        fetch(server, tmp_path / "no folder" / "libsvm" / "file", SHA256)
+    assert server.asked == []
 
 
 def test_missing_page_is_not_asked_for_again(server: Server, tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="404"):
-        fetch(f"{server.url}/nothing", tmp_path / "file", None)
-    assert len(server.asked) == 1
-    assert list(tmp_path.iterdir()) == []
+    there = tmp_path / "there"
+    there.mkdir()
+    for checksum in (None, SHA256):
+        with pytest.raises(DataError, match="404"):
+            fetch(server, there / "new" / "newer" / "file", checksum, "nothing")
+    assert len(server.asked) == 2
+    assert list(tmp_path.iterdir()) == [there]
+    assert list(there.iterdir()) == []  # the user's own folder stays
 
 
-def test_two_fetches_at_once_do_not_disturb_each_other(server: Server, tmp_path: Path) -> None:
+def test_fetches_at_once_are_one_download(server: Server, tmp_path: Path) -> None:
     server.drops = 2
-    target = tmp_path / "file"
+    target = tmp_path / "new" / "file"
     with ThreadPoolExecutor(4) as pool:
-        assert list(pool.map(lambda _: fetch(server.url, target, SHA256), range(4))) == [target] * 4
+        assert list(pool.map(lambda _: fetch(server, target, SHA256), range(4))) == [target] * 4
     assert target.read_bytes() == CONTENT
-    assert list(tmp_path.iterdir()) == [target]
+    assert list(target.parent.iterdir()) == [target]
+    assert len(server.asked) == 3
+    with ThreadPoolExecutor(4) as pool:  # nothing tells that the first was enough
+        assert list(pool.map(lambda _: fetch(server, tmp_path / "unchecked", None), range(4))) == [tmp_path / "unchecked"] * 4
+    assert (tmp_path / "unchecked").read_bytes() == CONTENT
+    assert not list(tmp_path.glob(".*"))
 
 
-def test_offline_says_what_to_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+@pytest.mark.parametrize("url", ["", "no address", "http:///data", "file:///nowhere"])
+def test_offline_says_what_to_do(url: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     monkeypatch.setattr(download, "_PAUSES", (0.0,))
-    with Server(("127.0.0.1", 0), Handler) as closed:
-        url = closed.url  # nobody listens here any more
-    target = tmp_path / "file"
+    with Server({}) as closed:
+        url = url or closed.url  # nobody listens here any more
+    target = tmp_path / "new" / "file"
     with pytest.raises(DataError) as caught:
-        fetch(url, target, None)
+        download.fetch(url, target, SHA256, f"put it at {target}")
     assert "\n" not in str(caught.value)
-    assert f"cannot download {url} ([Errno 111] Connection refused): go online, or put the file at {target}" in str(caught.value)
+    reason = r"[Errno 111] Connection refused" if url == closed.url else ""
+    assert str(caught.value).startswith(f"cannot download {url} ({reason}")
+    assert str(caught.value).endswith(f"): put it at {target}")
+    assert list(tmp_path.iterdir()) == []

@@ -13,7 +13,7 @@ import dpfl_bench
 ROOT = Path(dpfl_bench.__file__).parent
 # DESIGN section 4. `algorithms.base` is the contract that the engine plays by: what crosses the doors. It imports only torch
 LAYERS = [
-    {"rng", "settings", "theory", "device", "algorithms.base"},
+    {"rng", "settings", "theory", "device", "signals", "algorithms.base"},
     {"problems", "data"},
     {"privacy"},
     {"federation"},
@@ -28,11 +28,17 @@ LAYERS = [
         "refusals",
         "holders",
         "privatise",
+        "engine",
         "build",
         "job",
         "measure",
         "report",
         "run",
+        "progress",
+        "launchers",
+        "points",
+        "estimate",
+        "status",
         "sweep",
         "plan",
         "catalogue",
@@ -55,7 +61,15 @@ HEAVY = {
     "PIL",
     "platformdirs",
 }
-LIGHT = ("cli", "compose", "config", "catalogue", "plan")  # what plan, list and --help load, with all that these import
+LIGHT = (
+    "cli",
+    "compose",
+    "config",
+    "catalogue",
+    "plan",
+    "sweep",
+    "status",
+)  # what --help, list, plan and a dry run load, with their imports
 BANNED = {
     *(
         "torch.manual_seed",

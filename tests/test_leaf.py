@@ -6,6 +6,7 @@ import json
 import os
 import tracemalloc
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -124,7 +125,8 @@ def test_lines_become_ids_in_leafs_alphabet(tmp_path: Path) -> None:
     assert len(shakespeare.LETTERS) == 80
     put(tmp_path, "shakespeare", train=content({"HAMLET": ([LINE, strange], ["u", "}"])}), test=content({"HAMLET": ([LINE], ["~"])}))
     made = plays(tmp_path)
-    assert made.train_x.dtype == made.train_y.dtype == np.int64
+    assert made.train_x.dtype == made.test_x.dtype == np.int8
+    assert made.train_y.dtype == np.int64
     assert made.train_x.shape == (2, 80)
     assert "".join(shakespeare.LETTERS[i] for i in made.train_x[0]) == LINE
     assert made.train_x[1].tolist() == [80] * 4 + made.train_x[0, 4:].tolist()
@@ -136,7 +138,7 @@ def test_lines_become_ids_in_leafs_alphabet(tmp_path: Path) -> None:
 def test_posts_become_sequences(words: Path) -> None:
     made = posts(words)
     assert made.task == "next_token"
-    assert made.train_x.dtype == made.train_y.dtype == np.int64
+    assert made.train_x.dtype == made.train_y.dtype == np.int8  # the narrowest that holds 14 ids
     assert made.train_x.tolist() == [[2, 4, 5, 6, 7, 8, 4, 5, 9, 10], [11, 1, *[0] * 8]] * 2
     assert made.train_y.tolist() == [[4, 5, 6, 7, 8, 4, 5, 9, 10, 11], [1, 3, *[-1] * 8]] * 2
     assert made.owners is not None
@@ -144,8 +146,30 @@ def test_posts_become_sequences(words: Path) -> None:
     assert made.test_owners is not None
     assert made.test_owners.tolist() == [1, 1]
     assert made.classes == 14
-    assert made.subset == "subset 6 of 56587343"
-    assert "3 of 56587343 samples, 2 of 1660820 users" in made.source  # 3 posts are 6 sequences
+    assert made.subset == "subset 3 of 56587343 posts"
+    assert "3 of 56587343 posts, 2 of 1660820 users" in made.source
+
+
+def test_posts_are_counted_as_posts(words: Path) -> None:
+    """Three posts are six sequences."""
+    whole, half = posts(words), posts(words, fraction=0.5)
+    assert (len(whole.train_y) + len(whole.test_y), whole.counted) == (6, (3, "posts"))
+    assert (len(half.train_y) + len(half.test_y), half.counted) == (3, (2, "posts"))  # as many as half of the sequences are worth
+    assert half.subset == "subset 2 of 56587343 posts"
+    assert half.source.endswith("3 of 56587343 posts, 2 of 1660820 users; 0.5 of the records")
+    assert replace(whole, expected=3).subset == ""
+    assert replace(half, expected=3).subset == "subset 2 of 3 posts"
+
+
+@pytest.mark.parametrize(("size", "kind"), [(128, np.int8), (129, np.int16), (32768, np.int16), (32769, np.int32)])
+def test_ids_are_as_narrow_as_the_vocabulary_allows(size: int, kind: type, words: Path) -> None:
+    last = {**VOCABULARY, "vocab": {**VOCABULARY["vocab"], "question": size - 1}, "size": size}  # type: ignore[dict-item]
+    (words / "reddit/data/reddit_vocab.json").write_text(json.dumps(last))
+    put(words, "reddit", train=content({"a": post([["question"] * 10], [["question"] * 9 + ["<PAD>"]])}))
+    made = posts(words, classes=size)
+    assert made.train_x.dtype == made.train_y.dtype == kind
+    assert made.train_x.tolist() == [[size - 1] * 10]
+    assert made.train_y.tolist() == [[size - 1] * 9 + [-1]]
 
 
 def test_sequences_without_targets_are_left_out(words: Path) -> None:
@@ -315,6 +339,7 @@ def test_bad_posts(x: list[Any], y: list[Any], message: str, words: Path) -> Non
         (None, r"no file .*words.json: expected LEAF's vocabulary as JSON"),
         ("", "expected JSON, found an empty file"),
         ('{"vocab": ', r"not JSON, or cut short \(.*\)"),
+        ('{"vocab": {"\xff": 1}}', r"expected UTF-8 text, found byte 0xff at 12"),
         ("{}", "expected vocab, and whole numbers size, unk_symbol, pad_symbol"),
         (json.dumps(VOCABULARY | {"size": "14"}), "expected vocab, and whole numbers size, unk_symbol, pad_symbol"),
         (json.dumps(VOCABULARY | {"size": 11}), r"expected ids 0..10, the unknown's not the pad's"),
@@ -324,7 +349,7 @@ def test_bad_posts(x: list[Any], y: list[Any], message: str, words: Path) -> Non
 def test_bad_vocabularies(text: str | None, message: str, words: Path) -> None:
     file = words / "words.json"
     if text is not None:
-        file.write_text(text)
+        file.write_text(text, encoding="latin1")
     with pytest.raises(DataError, match=message + r": run LEAF's data/reddit/build_vocab.py --data-dir .*set dataset.vocabulary") as caught:
         posts(words, vocabulary=str(file))
     assert str(file) in str(caught.value)
@@ -401,8 +426,9 @@ def test_real_reddit() -> None:
     made = posts(None, classes=10000, clients=3)
     assert made.train_x.shape == made.train_y.shape == (20761, 10)
     assert made.test_x.shape == (3198, 10)
-    assert made.subset == "subset 23959 of 56587343"
-    assert "6170 of 56587343 samples, 184 of 1660820 users" in made.source
+    assert made.train_x.dtype == made.train_y.dtype == np.int16
+    assert made.subset == "subset 6170 of 56587343 posts"
+    assert "6170 of 56587343 posts, 184 of 1660820 users" in made.source
     assert made.owners is not None
     assert np.bincount(made.owners).tolist() == [6238, 7914, 6609]
     natural = posts(None, classes=10000).owners

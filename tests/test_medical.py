@@ -10,10 +10,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from conftest import settings_of
 from scipy import ndimage
 
-from dpfl_bench import rng
-from dpfl_bench.data import ixi, messidor
+from dpfl_bench import build, rng
+from dpfl_bench.data import features, ixi, messidor
+from dpfl_bench.data.augment import augmented
 from dpfl_bench.data.prepare import prepare
 from dpfl_bench.data.records import DataError, Records
 
@@ -30,6 +32,10 @@ def real_data(folder: str) -> Path:
 
 
 # --- IXI
+
+
+def volumes(root: Path, owners: int | None = None, normalise: ixi.Normalise = "zscore", expected: int = 566) -> Records:
+    return ixi.load(root=str(root), owners=owners, normalise=normalise, expected=expected)
 
 
 def dice(one: np.ndarray, other: np.ndarray) -> float:
@@ -51,7 +57,7 @@ def in_the_scanner(file: Path, order: int) -> np.ndarray:
 
 def test_real_volumes_and_masks_stay_aligned() -> None:
     root = real_data("IXI/IXI_sample")
-    loaded = ixi.load(root=str(root), owners=None, expected=566)
+    loaded = volumes(root)
     assert loaded.train_x.shape == (12, 1, 48, 60, 48)
     assert loaded.train_x.dtype == np.float32
     assert loaded.train_y.shape == (12, 48, 60, 48)
@@ -71,6 +77,41 @@ def test_real_volumes_and_masks_stay_aligned() -> None:
         # what a wrong axis or a shift of two voxels would do
         assert all(dice(np.flip(mask, axis), raw) < 0.98 for axis in range(3))
         assert all(dice(np.roll(mask, 2, axis), raw) < 0.98 for axis in range(3))
+
+
+def test_real_volumes_by_their_histogram() -> None:
+    root = real_data("IXI/IXI_sample")
+    plain, made = volumes(root), volumes(root, normalise="histogram")
+    assert (made.train_y == plain.train_y).all()  # masks are no intensities
+    assert made.train_x.dtype == np.float32
+    assert (made.train_x.min(), made.train_x.max()) == (0, pytest.approx(1, abs=0.05))
+    for subject, scored, volume in zip(sorted((root / "IXI/IXI_sample").glob("IXI*")), plain.train_x, made.train_x, strict=True):
+        low, high = np.percentile(np.asarray(nibabel.load(next((subject / "T1").iterdir())).dataobj, float), (1, 99))
+        raw = in_the_scanner(next((subject / "T1").iterdir()), order=1)
+        middle = (raw > low) & (raw < high)
+        found = np.polyfit(((raw - low) / (high - low))[middle], volume[0][middle], 1)
+        assert np.abs(found - [1, 0]).max() < 0.06  # the same line, up to how voxels were resampled
+        assert np.corrcoef(scored.ravel(), volume.ravel())[0, 1] > 0.97
+        worse = np.polyfit(((raw - raw.min()) / (raw.max() - raw.min()))[middle], volume[0][middle], 1)
+        assert worse[0] > 1.5  # the negative control: the smallest and largest as landmarks
+
+
+def test_percentiles_become_zero_and_one() -> None:
+    volume = rng.generator(0, "volume").permutation(np.arange(1001.0)).reshape(7, 11, 13) * 3 + 50
+    volume[volume == volume.max()] = 1e6  # a bright voxel moves nothing
+    made = ixi.by_histogram(volume)
+    low, high = 3 * 10 + 50, 3 * 990 + 50  # the 1st and 99th of 1001
+    assert np.abs(made[volume == low]).max() < 1e-12
+    assert np.abs(made[volume == high] - 1).max() < 1e-12
+    assert made[volume == (low + high) / 2] == pytest.approx(0.5, abs=1e-12)
+    assert ((made == 0).sum(), (made == 1).sum()) == (11, 11)
+    assert np.array_equal(np.argsort(made[(made > 0) & (made < 1)]), np.argsort(volume[(made > 0) & (made < 1)]))
+    assert np.abs(ixi.by_histogram(7 * volume - 3) - made).max() < 1e-12  # a scanner's scale does not matter
+    scored = (volume - volume.mean()) / volume.std()
+    assert abs(scored[volume == high] - 1).max() > 0.1  # the negative control: landmarks of another normalisation
+    almost_black = np.zeros(1000)
+    almost_black[0] = 5
+    assert ixi.by_histogram(almost_black)[:2].tolist() == [1, 0]
 
 
 @pytest.mark.parametrize("length", [(7, 5, 9), (4, 6, 4), (3, 2, 2)])
@@ -94,17 +135,17 @@ def subject(root: Path, name: str = "IXI002-Guys-0828", shape: tuple[int, ...] =
 def test_hospitals_present_are_numbered(tmp_path: Path) -> None:
     for name in ("IXI001-IOP-0001", "IXI002-Guys-0002", "IXI003-IOP-0003", "IXI004-IOP-0004"):
         subject(tmp_path, name)
-    hospitals = ixi.load(root=str(tmp_path), owners=None, expected=4)
+    hospitals = volumes(tmp_path, expected=4)
     assert hospitals.owners is not None
     assert hospitals.owners.tolist() == [1, 0, 1, 1]
     assert hospitals.source.endswith("hospitals Guys, IOP")
     assert hospitals.subset == ""
-    dealt = ixi.load(root=str(tmp_path), owners=3, expected=4)
+    dealt = volumes(tmp_path, owners=3)
     assert dealt.owners is not None
     assert dealt.owners.tolist() == [0, 1, 2, 0]
     assert dealt.source.endswith("dealt to 3 owners in turn")
     with pytest.raises(DataError, match=r"dataset.owners=5: expected 1 to 4"):
-        ixi.load(root=str(tmp_path), owners=5, expected=4)
+        volumes(tmp_path, owners=5)
 
 
 def test_stored_orders_of_axes_come_out_the_same(tmp_path: Path) -> None:
@@ -115,7 +156,9 @@ def test_stored_orders_of_axes_come_out_the_same(tmp_path: Path) -> None:
         (turned / kind).mkdir(parents=True)
         as_psr = nibabel.orientations.ornt_transform(nibabel.io_orientation(image.affine), nibabel.orientations.axcodes2ornt("PSR"))
         nibabel.save(image.as_reoriented(as_psr), turned / kind / "x.nii")
-    (one, mask), (other, other_mask) = (ixi.preprocess(*(next((at / k).iterdir()) for k in ("T1", "label"))) for at in (plain, turned))
+    (one, mask), (other, other_mask) = (
+        ixi.preprocess(*(next((at / k).iterdir()) for k in ("T1", "label")), "zscore") for at in (plain, turned)
+    )
     assert np.abs(one - other).max() < 1e-5
     assert (mask == other_mask).all()
 
@@ -159,23 +202,23 @@ def save(file: Path, data: np.ndarray, shift: float = 0.0) -> None:
 def test_bad_subjects_are_refused(spoil: Callable[[Path], object], message: str, tmp_path: Path) -> None:
     spoil(subject(tmp_path))
     with pytest.raises(DataError, match=message) as caught:
-        ixi.load(root=str(tmp_path), owners=None, expected=566)
+        volumes(tmp_path)
     assert "\n" not in str(caught.value)
 
 
 def test_missing_ixi_lists_the_steps(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"IXI/IXI_sample is not there: download .*mendeley.* T1/\*.nii.gz and label/.*DPFL_DATA_DIR"):
-        ixi.load(root=str(tmp_path), owners=None, expected=566)
+        volumes(tmp_path)
     (tmp_path / "IXI/IXI_sample").mkdir(parents=True)
     with pytest.raises(DataError, match="holds no folder of a subject"):
-        ixi.load(root=str(tmp_path), owners=None, expected=566)
+        volumes(tmp_path)
 
 
 def test_missing_libraries_name_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     subject(tmp_path)
     monkeypatch.setitem(sys.modules, "nibabel", None)
     with pytest.raises(DataError, match=r"nibabel: pip install 'dpfl-bench\[medical\]'"):
-        ixi.load(root=str(tmp_path), owners=None, expected=566)
+        volumes(tmp_path)
     monkeypatch.setitem(sys.modules, "PIL.Image", None)
     with pytest.raises(DataError, match=r"Pillow: pip install 'dpfl-bench\[medical\]'"):
         messidor.preprocess(tmp_path / "x.png")
@@ -238,7 +281,7 @@ def test_the_real_sample_has_no_labels() -> None:
     with pytest.raises(
         DataError, match=r"labels are missing in .*Messidor .*Base11 .*labels.csv .*image,grade,hospital.*Annotation_Base11.csv"
     ):
-        messidor.load(root=str(root), owners=None, augment=False, seed=0, expected=1200)
+        load(root)
 
 
 def photograph(file: Path, size: tuple[int, int] = (60, 40)) -> None:
@@ -253,8 +296,8 @@ def photograph(file: Path, size: tuple[int, int] = (60, 40)) -> None:
     pil.fromarray(pixels.astype(np.uint8)).save(file)
 
 
-def load(root: Path, owners: int | None = None, augment: bool = False, seed: int = 0) -> Records:
-    return messidor.load(root=str(root), owners=owners, augment=augment, seed=seed, expected=1200)
+def load(root: Path, owners: int | None = None) -> Records:
+    return messidor.load(root=str(root), owners=owners, expected=1200)
 
 
 LABELS = "image,grade,hospital\na.png,0,B\nb.png,1,A\nc.png,3,B\n"
@@ -299,21 +342,66 @@ def test_the_distributions_own_tables(tmp_path: Path) -> None:
     assert loaded.owners.tolist() == [0, 1, 2]
 
 
+@pytest.mark.parametrize("split", ["global", "client"])
+def test_training_images_alone_are_augmented(split: str, labelled: Path) -> None:
+    """As a run loads them."""
+    for name in "defgh":
+        photograph(labelled / f"Messidor/images/{name}.png")
+    (labelled / "Messidor/labels.csv").write_text(LABELS + "".join(f"{name}.png,{i % 2},{'AB'[i % 2]}\n" for i, name in enumerate("defgh")))
+    asked = [
+        "dataset=messidor",
+        f"dataset.root={labelled}",
+        f"dataset.split={split}",
+        "clients=2",
+        *(["partition=iid"] * (split == "client")),
+    ]
+    plain, made, again = (build.data(settings_of(*asked, f"dataset.augment={on}")).records for on in ("false", "true", "true"))
+    assert (len(made.train_y), len(made.test_y)) == (6, 2)
+    assert (made.test_x == plain.test_x).all()
+    assert (made.train_x == again.train_x).all()
+    assert (made.train_y == plain.train_y).all()
+    assert all((one != other).any() for one, other in zip(made.train_x, plain.train_x, strict=True))
+    assert made.source.endswith("training images augmented")
+    assert "augmented" not in plain.source
+    # the negative control: had test images been augmented, they would show it
+    assert all((one != other).any() for one, other in zip(augmented(plain.test_x, 0), plain.test_x, strict=True))
+
+
 def test_augmentation_depends_on_its_seed_alone(labelled: Path) -> None:
-    plain, one, again, other = (load(labelled, augment=on, seed=seed).train_x for on, seed in ((False, 0), (True, 0), (True, 0), (True, 1)))
+    plain = load(labelled).train_x
+    one, again, other = (augmented(plain, seed) for seed in (0, 0, 1))
     assert (one == again).all()
+    assert (one[:2] == augmented(plain[:2], 0)).all()  # each image by its own generator
     assert all((one[i] != other[i]).any() for i in range(3))
-    assert all((one[i] != plain[i]).any() for i in range(3))
-    assert load(labelled, augment=True).train_y.tolist() == load(labelled).train_y.tolist()
-    assert load(labelled, augment=True).source.endswith("augmented")
-    assert (load(labelled, seed=1).train_x == plain).all()
+    assert (load(labelled).train_x == plain).all()
+    assert (one.dtype, one.shape) == (plain.dtype, plain.shape)
+
+
+def test_features_are_those_of_augmented_images(labelled: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+    monkeypatch.setattr(features, "extracted", lambda raw, *how: asked.append(raw) or raw)
+    plain = load(labelled, owners=1)
+    done = prepare(
+        plain, test_fraction=0.3, standardise=False, unit_norm=False, seed=0, transform="scatternet", dimensions=None, augment=True
+    )
+    assert (asked[0].train_x == done.train_x).all()
+    assert not any((image == plain.train_x).all(axis=(1, 2, 3)).any() for image in done.train_x)
+    assert all((image == plain.train_x).all(axis=(1, 2, 3)).any() for image in done.test_x)
+
+
+def test_augmentation_asks_for_images() -> None:
+    x = np.zeros((4, 1, 8, 8), np.uint8)
+    for grey in (x, x.astype(np.float32)):
+        raw = Records(grey, np.zeros(4, np.int64), grey[:0], np.zeros(0, np.int64), None, 2, "made up", None)
+        with pytest.raises(DataError, match=r"dataset.augment=true: expected images of three colours, made up holds none"):
+            prepare(raw, test_fraction=0.0, standardise=False, unit_norm=False, seed=0, augment=True)
 
 
 def test_augmentation_flips_half_and_turns_ten_degrees(tmp_path: Path) -> None:
     photograph(tmp_path / "a.png", (600, 400))
     flips, slopes, images = [], [], 40
-    for index in range(images):
-        red, green = messidor.preprocess(tmp_path / "a.png", rng.generator(0, "augment", index))[:2, 62:162, 62:162].astype(float)
+    for image in augmented(np.stack([messidor.preprocess(tmp_path / "a.png")] * images), 0):
+        red, green = image[:2, 62:162, 62:162].astype(float)
         across = np.array([[(g[:, 50:] - g[:, :50]).mean(), (g[50:] - g[:50]).mean()] for g in (red, green)])
         flips.append([across[0, 0] < 0, across[1, 1] < 0])  # red grows to the right, green downwards
         slopes.append(np.degrees(np.arctan2(np.abs(across[0, 1]), np.abs(across[0, 0]))))

@@ -18,6 +18,7 @@ from torch.func import functional_call, grad, vmap
 from torch.nn import functional
 
 from dpfl_bench import build
+from dpfl_bench.problems import backends
 from dpfl_bench.problems.models.activations import TemperedSigmoid, activation
 from dpfl_bench.problems.models.cnn import cnn
 from dpfl_bench.problems.models.lstm import lstm
@@ -226,9 +227,9 @@ def started(case: Case) -> nn.Module:
 def test_clipped_gradients_of_records(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     """Against single records through the ordinary module; the lot's last row is padding. All but the LSTM go through vmap."""
     small, looped = case.smaller, []
-    weighted = ModuleProblem._weighted
-    monkeypatch.setattr(ModuleProblem, "_weighted", lambda self, *given: looped.append(len(given[1])) or weighted(self, *given))
-    problem, module, x = ModuleProblem(small.make(), case.classes), started(small).double(), small.records(4)
+    weighted = backends.Loop._weighted
+    monkeypatch.setattr(backends.Loop, "_weighted", lambda self, *given: looped.append(len(given[1])) or weighted(self, *given))
+    problem, module, x = ModuleProblem(small.make(), case.classes, backend="vmap"), started(small).double(), small.records(4)
     targets = torch.from_numpy(np.random.default_rng(2).integers(0, case.classes, 4))
     batch = Batch(x[None], targets[None], torch.tensor([[0.3, 0.5, 0.2, 0.0]], dtype=torch.float64))
     y = nn.utils.parameters_to_vector(module.parameters()).detach()[None]

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from dpfl_bench.data import features
+from dpfl_bench.data import prepare as preparing
 from dpfl_bench.data.prepare import prepare
 from dpfl_bench.data.records import DataError, Records
 
@@ -118,6 +119,103 @@ def test_pca_sees_no_record_that_was_split_off() -> None:
     assert np.array_equal(done.train_y, alone.train_y)
     everyone = features.projected(raw.train_x, raw.test_x, 2)[0]  # the negative control
     assert not np.allclose(done.train_x[0], everyone[np.flatnonzero(raw.train_x[:, 0] == alone.train_x[0, 0])[0]], atol=1e-3)
+
+
+def many(count: int = 50, **change: np.ndarray) -> Records:
+    """Tokens (count, 3), targets alike, owners; each row is told by its first number."""
+    x = np.arange(3 * count, dtype=np.int16).reshape(count, 3)
+    raw = Records(x, x + 1, x[:0], x[:0], np.arange(count) % 7, 3 * count, "toy", None, "next_token")
+    return replace(raw, **change)  # type: ignore[arg-type]
+
+
+PERMUTED = np.array_split(np.random.default_rng(1).permutation(50), 4)
+
+
+@pytest.mark.parametrize("at_once", [1, 300, 2**24], ids=["a column at a time", "two at a time", "all"])
+@pytest.mark.parametrize("kind", ["tokens", "images", "numbers"])
+def test_records_are_put_in_order_in_their_own_memory(kind: str, at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(preparing, "_AT_ONCE", at_once)
+    draw, raw = np.random.default_rng(0), many()
+    if kind != "tokens":
+        x = draw.integers(0, 256, (50, 3, 4, 5), dtype=np.uint8) if kind == "images" else draw.normal(size=(50, 8)).astype(np.float32)
+        raw = replace(raw, train_x=x, train_y=draw.integers(0, 3, 50), test_x=x[:0], test_y=np.empty(0, int))
+    order = np.concatenate(PERMUTED)
+    expected = [column[order] for column in (raw.train_x, raw.train_y, raw.owners) if column is not None]
+    made, parts = preparing.arranged(raw, PERMUTED)
+    assert made.owners is not None
+    for column, wanted in zip((made.train_x, made.train_y, made.owners), expected, strict=True):
+        assert np.array_equal(column, wanted)
+    assert made.train_x is raw.train_x  # no second store
+    assert np.array_equal(np.concatenate(parts), np.arange(50))
+    assert [len(part) for part in parts] == [len(part) for part in PERMUTED]
+
+
+def read_only(x: np.ndarray) -> np.ndarray:
+    x = x.copy()
+    x.flags.writeable = False
+    return x
+
+
+WHOLE = many()
+UNMOVED = {
+    "overlapping": (WHOLE, [np.arange(30), np.arange(20, 50)]),
+    "partial": (WHOLE, [np.arange(10, 20), np.arange(10)]),
+    "one twice, one never": (WHOLE, [np.array([0, *range(49)])]),
+    "read-only features": (many(train_x=read_only(WHOLE.train_x)), PERMUTED),
+    "read-only labels": (many(train_y=read_only(WHOLE.train_y)), PERMUTED),
+    "transposed": (many(train_x=np.asfortranarray(WHOLE.train_x)), PERMUTED),
+    "owners that are the labels": (many(train_y=WHOLE.train_y[:, 0], owners=WHOLE.train_y[:, 0]), PERMUTED),
+    "test records that are the training records": (many(train_x=WHOLE.train_x, test_x=WHOLE.train_x), PERMUTED),
+}
+
+
+@pytest.mark.parametrize("name", UNMOVED)
+def test_records_that_cannot_be_put_in_order_stay_as_they_are(name: str) -> None:
+    raw, parts = UNMOVED[name]
+    before = raw.train_x.copy(), raw.train_y.copy()
+    made, same = preparing.arranged(raw, parts)
+    assert made is raw
+    assert same is parts
+    assert np.array_equal(raw.train_x, before[0])
+    assert np.array_equal(raw.train_y, before[1])
+
+
+DEALT = np.array_split(np.random.default_rng(2).permutation(60), 3)
+
+
+def test_each_client_splits_its_own_records() -> None:
+    raw = replace(toy([0, 1, 2] * 20), test_x=np.ones((9, 3), np.float32), test_y=np.zeros(9, np.int64))
+    done = split(preparing.owned(raw, DEALT))
+    assert done.owners is not None
+    assert done.test_owners is not None
+    assert np.bincount(done.owners).tolist() == [16] * 3
+    assert np.bincount(done.test_owners).tolist() == [4] * 3
+    for client, part in enumerate(DEALT):
+        own = np.concatenate([done.train_x[done.owners == client, 0], done.test_x[done.test_owners == client, 0]])
+        assert np.array_equal(np.sort(own), np.sort(part))
+    assert done.source == "toy, its 9 test records left out"
+    assert replace(done, expected=69).subset == "subset 60 of 69"
+    again, other = split(preparing.owned(raw, DEALT)), split(preparing.owned(raw, DEALT), seed=1)
+    assert np.array_equal(done.test_x, again.test_x)
+    assert not np.array_equal(done.test_x, other.test_x)
+    posts = preparing.owned(replace(raw, expected=1000, counted=(23, "posts")), DEALT)
+    assert posts.subset == "subset 20 of 1000 posts"  # 60 of the 69 records
+
+
+@pytest.mark.parametrize("parts", [[np.arange(60), np.arange(3)], [np.arange(59)], [np.array([0, *range(59)])]])
+def test_splits_of_shared_records_are_refused(parts: list[np.ndarray]) -> None:
+    with pytest.raises(DataError, match="expected a partition that deals each record to one client"):
+        preparing.owned(toy([0, 1, 2] * 20), parts)
+
+
+def test_clients_that_have_test_records_keep_them() -> None:
+    owners = np.arange(60) % 3
+    raw = replace(
+        toy([0, 1, 2] * 20), owners=owners, test_x=np.ones((2, 3), np.float32), test_y=np.zeros(2, int), test_owners=np.array([0, 2])
+    )
+    with pytest.raises(DataError, match=r"toy: each client has test records of its own already: use dataset.split=global"):
+        preparing.owned(raw, [np.flatnonzero(owners == i) for i in range(3)])
+    assert split(preparing.owned(raw, DEALT)).test_owners is not None  # dealt anew
 
 
 @pytest.mark.parametrize(

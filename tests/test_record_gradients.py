@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from dpfl_bench.problems import module as module_file
+from dpfl_bench.problems import backends
 from dpfl_bench.problems.linear import LinearProblem
 from dpfl_bench.problems.models.cnn import cnn
 from dpfl_bench.problems.models.mlp import mlp
@@ -257,16 +257,16 @@ def test_a_rule_sees_whole_lots_once() -> None:
 @pytest.mark.parametrize("name", ["cnn", "lstm", "branching"])
 def test_chunks_and_what_is_held_change_nothing(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     make, batch = NETWORKS[name][0], batch_of(name, torch.float64)
-    problem = ModuleProblem(make, CLASSES, 0.3)
+    problem = ModuleProblem(make, CLASSES, 0.3, backend="vmap")
     y, bound = rows_near(problem.start(3, torch.empty(0, dtype=torch.float64))), torch.ones(CLIENTS)
     whole = problem.clipped_gradient(y, batch, clip(bound))
     sizes: list[int] = []
-    each = ModuleProblem._each
-    monkeypatch.setattr(ModuleProblem, "_each", lambda self, y, x, t: sizes.append(len(x)) or each(self, y, x, t))
+    piece = backends.Vmap.piece
+    monkeypatch.setattr(backends.Vmap, "piece", lambda self, y, x, t: sizes.append(len(x)) or piece(self, y, x, t))
     for chunk, held, passes in ((4, 100, 1), (4, 0, 2), (0, 0, 2)):
         sizes.clear()
-        monkeypatch.setattr(module_file, "CHUNK_NUMBERS", chunk * problem.dimension)
-        monkeypatch.setattr(module_file, "HELD_NUMBERS", held * problem.dimension)
+        monkeypatch.setattr(backends, "CHUNK_NUMBERS", chunk * problem.dimension)
+        monkeypatch.setattr(backends, "HELD_NUMBERS", held * problem.dimension)
         for found, expected in zip(problem.clipped_gradient(y, batch, clip(bound)), whole, strict=True):
             torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-13)
         assert sizes == ([4, 2, 4, 4, 2] if chunk else [1] * 16) * passes
@@ -286,9 +286,9 @@ def test_a_round_begins_with_one_row_for_all(l2: float) -> None:
 def test_who_goes_one_by_one(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Recurrent layers and what vmap refuses; nothing else, although the module is first made on the way."""
     looped: list[int] = []
-    weighted = ModuleProblem._weighted
-    monkeypatch.setattr(ModuleProblem, "_weighted", lambda self, *given: looped.append(len(given[1])) or weighted(self, *given))
-    problem = ModuleProblem(NETWORKS[name][0], CLASSES)
+    weighted = backends.Loop._weighted
+    monkeypatch.setattr(backends.Loop, "_weighted", lambda self, *given: looped.append(len(given[1])) or weighted(self, *given))
+    problem = ModuleProblem(NETWORKS[name][0], CLASSES, backend="vmap")
     y = rows_near(problem.start(3, torch.empty(0, dtype=torch.float64)))
     problem.clipped_gradient(y, batch_of(name, torch.float64), clip(torch.ones(CLIENTS)))
     assert looped == ([1] * 16 if name in ("lstm", "gru", "branching") else [])
@@ -308,8 +308,8 @@ def longest(problem: Problem, y: Tensor, batch: Batch, rule: Callable[[Tensor, T
 @pytest.mark.parametrize("sharpness", [1.0, 6.0])  # 6: sure of most records, where softmax(outputs) - 1 cancels
 @pytest.mark.parametrize("name", ["mlp", "cnn", "conv2d", "tempered", "embedding", "lstm"])
 def test_no_record_is_longer_than_the_bound(name: str, sharpness: float, held: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module_file, "HELD_NUMBERS", held)
-    problem, batch = ModuleProblem(NETWORKS[name][0], CLASSES), batch_of(name, torch.float32)
+    monkeypatch.setattr(backends, "HELD_NUMBERS", held)
+    problem, batch = ModuleProblem(NETWORKS[name][0], CLASSES, backend="vmap"), batch_of(name, torch.float32)
     client = Batch(batch.features[:1], batch.targets[:1], batch.weights[:1])
     y = sharpness * problem.start(3, torch.empty(0))[None]
     norms = problem.clipped_gradient(y, client, clip(torch.ones(1)))[1]
@@ -331,8 +331,8 @@ def test_no_long_row_is_longer_than_the_bound(classes: int) -> None:
 @pytest.mark.parametrize("held", [0, 2**26])
 def test_records_on_a_kink(held: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """At a ReLU's kink rounding decides which gradient a record has: only the very gradient that was measured is bounded."""
-    monkeypatch.setattr(module_file, "HELD_NUMBERS", held)
-    problem = ModuleProblem(partial(mlp, [50], CLASSES, [8]), CLASSES)
+    monkeypatch.setattr(backends, "HELD_NUMBERS", held)
+    problem = ModuleProblem(partial(mlp, [50], CLASSES, [8]), CLASSES, backend="vmap")
     y = problem.start(3, torch.empty(0))[None]
     weight, shift = y[0, :50], y[0, 400]  # of the first hidden unit, whose outgoing weights are huge
     y[0, 408:432:8] *= 1e4
@@ -348,8 +348,8 @@ def test_records_on_a_kink(held: int, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_gradient_that_changes_between_its_measuring_and_its_sum(monkeypatch: pytest.MonkeyPatch) -> None:
     """Dropout draws anew if the gradients do not fit."""
-    monkeypatch.setattr(module_file, "HELD_NUMBERS", 0)
-    problem = ModuleProblem(lambda: nn.Sequential(nn.Linear(4, 6), nn.Dropout(), nn.Linear(6, CLASSES)), CLASSES)
+    monkeypatch.setattr(backends, "HELD_NUMBERS", 0)
+    problem = ModuleProblem(lambda: nn.Sequential(nn.Linear(4, 6), nn.Dropout(), nn.Linear(6, CLASSES)), CLASSES, backend="vmap")
     batch = batch_of("layer_norm", torch.float32)
     client = Batch(batch.features[:1], batch.targets[:1], batch.weights[:1])
     with torch.random.fork_rng(devices=[]):

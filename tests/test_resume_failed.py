@@ -53,9 +53,9 @@ def played(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
     rounds: list[int] = []
     play = Cohort.play
 
-    def counted(cohort: Cohort, state: Any, round: Any) -> Any:
+    def counted(cohort: Cohort, state: Any, round: Any, crew: Any) -> Any:
         rounds.append(round.index)
-        return play(cohort, state, round)
+        return play(cohort, state, round, crew)
 
     monkeypatch.setattr(Cohort, "play", counted)
     return rounds
@@ -109,9 +109,9 @@ def test_more_than_the_schedule_allows_saves_no_result(monkeypatch: pytest.Monke
     """If the doors record more releases than were accounted for, the run fails."""
     play = Cohort.play
 
-    def twice(cohort: Cohort, state: Any, round: Any) -> Any:
-        state, _ = play(cohort, state, round)
-        return play(cohort, state, round)
+    def twice(cohort: Cohort, state: Any, round: Any, crew: Any) -> Any:
+        state, _ = play(cohort, state, round, crew)
+        return play(cohort, state, round, crew)
 
     monkeypatch.setattr(Cohort, "play", twice)
     with pytest.raises(OverspentError, match="no result is saved"):

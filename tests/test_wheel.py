@@ -75,6 +75,7 @@ def test_it_runs_elsewhere(installed: Path, tmp_path: Path) -> None:
 def test_the_other_verbs_work_elsewhere(installed: Path, tmp_path: Path) -> None:
     listed = json.loads(shell(installed / "dpfl-bench", "list", "--json", cwd=tmp_path))
     assert {"dp_scaffnew", "mushrooms", "cnn", "dirichlet", "secagg"} <= {entry["name"] for entry in listed}
+    assert "2 to run" in shell(installed / "dpfl-bench", "run", "-m", "--dry-run", "hydra/launcher=joblib", "eps=1,2", cwd=tmp_path)
     planned = json.loads(shell(installed / "dpfl-bench", "plan", "--json", "eps=1", cwd=tmp_path))
     assert 0.99 < planned["eps"] <= 1
     assert "trust: secagg" in shell(installed / "dpfl-bench", "run", "--cfg", "job", cwd=tmp_path)

@@ -2,16 +2,9 @@
 
 from __future__ import annotations
 
-import numpy as np
-
+from dpfl_bench.data import bundled
 from dpfl_bench.data.records import Records
 
 
 def load() -> Records:
-    """All 569 records, not yet split: prepare() splits the test set off."""
-    from sklearn.datasets import load_breast_cancer
-
-    x, y = load_breast_cancer(return_X_y=True)
-    x = x.astype(np.float32)
-    y = y.astype(np.int64)
-    return Records(x, y, x[:0], y[:0], None, 2, "scikit-learn: load_breast_cancer", 569)
+    return bundled.records("breast_cancer.csv", "load_breast_cancer", 569, skipped=1)

@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-import numpy as np
-
+from dpfl_bench.data import bundled
 from dpfl_bench.data.records import Records
 
 
 def load() -> Records:
-    """All 1797 records with grey levels 0..16 scaled to [0, 1], not yet split: prepare() splits the test set off."""
-    from sklearn.datasets import load_digits
-
-    x, y = load_digits(return_X_y=True)
-    x = (x / 16).astype(np.float32)
-    y = y.astype(np.int64)
-    return Records(x, y, x[:0], y[:0], None, 10, "scikit-learn: load_digits", 1797)
+    """Grey levels 0..16 scaled to [0, 1]."""
+    return bundled.records("digits.csv.gz", "load_digits", 1797, largest=16)

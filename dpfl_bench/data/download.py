@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import hashlib
 import http.client
+import os
+import sys
 import time
 import urllib.error
 import urllib.request
-import uuid
+from collections.abc import Iterator
 from pathlib import Path
+from typing import IO
 
 from dpfl_bench.data.records import DataError
 
@@ -18,37 +23,95 @@ _TIMEOUT = 30.0
 _PAUSES = (0.2, 0.5, 1.0)
 
 
-def fetch(url: str, target: Path, sha256: str | None) -> Path:
-    """Download `url` to `target` and return it.
+def fetch(url: str, target: Path, checksum: str | None, remedy: str, algorithm: str = "sha256") -> Path:
+    """Download `url` to `target` and return it; `remedy` is what a DataError tells a user to do.
 
-    The bytes go to a uniquely named .part file beside it, renamed only when they are whole and match `sha256` (where
-    given), so several processes may fetch the same file at once. A dropped connection is resumed where the server
-    allows, else restarted.
+    The bytes go to a .part file beside it, which one process at a time may write, renamed only when they are whole and match
+    `checksum` (where given). A dropped connection is resumed where the server allows, else restarted. After a failure the bytes stay
+    for the next fetch to go on from, if a checksum will tell whether they fitted; nothing else stays, nor the folders made for it.
     """
-    part = target.with_name(f".{target.name}.{uuid.uuid4().hex}.part")
+    part = target.with_name(f".{target.name}.part")
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        _receive(url, part)
-        found = file_sha256(part)
-        if sha256 is not None and found != sha256:
-            raise DataError(f"{url}: sha256 {found}, expected {sha256}: not kept; try again, or put {target} there yourself")
-        part.replace(target)
-    except OSError as error:
-        raise DataError(f"cannot download {url} ({error}): go online, or put the file at {target} yourself") from error
-    finally:
-        part.unlink(missing_ok=True)
+        with made(target.parent), alone(part):
+            if checksum is None or not target.is_file() or file_checksum(target, algorithm) != checksum:  # no other process was faster
+                _fill(url, part, checksum, algorithm, remedy)
+                part.replace(target)
+    except DataError:
+        raise
+    except (OSError, ValueError) as error:
+        reason = " ".join(str(error).split())
+        kept = f"; {part.stat().st_size} bytes are kept to go on from" if part.exists() else ""
+        raise DataError(f"cannot download {url} ({reason}{kept}): {remedy}") from error
     return target
 
 
-def file_sha256(path: Path) -> str:
-    """The file's sha256 in hex."""
+def file_checksum(path: Path, algorithm: str = "sha256") -> str:
+    """The file's checksum in hex."""
     with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+        return hashlib.file_digest(file, lambda: hashlib.new(algorithm, usedforsecurity=False)).hexdigest()
+
+
+@contextlib.contextmanager
+def made(folder: Path) -> Iterator[None]:
+    """The folder is there; afterwards those that had to be made are removed again if they are empty."""
+    new = [path for path in (folder, *folder.parents) if not path.exists()]
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        yield
+    finally:
+        with contextlib.suppress(OSError):  # not empty
+            for path in new:
+                path.rmdir()
+
+
+@contextlib.contextmanager
+def alone(file: Path) -> Iterator[None]:
+    """One process (or thread) at a time holds `file`, which is made, and removed if it is left empty."""
+    while True:
+        with file.open("ab") as opened:
+            with contextlib.suppress(OSError):  # a file system without locks: the checksum will tell
+                fcntl.flock(opened, fcntl.LOCK_EX)
+            if not _still_there(opened, file):
+                continue  # whoever held it has moved or removed it
+            try:
+                yield
+            finally:
+                if _still_there(opened, file) and file.stat().st_size == 0:
+                    file.unlink()
+            return
+
+
+def _still_there(opened: IO[bytes], path: Path) -> bool:
+    return path.exists() and os.path.samestat(os.fstat(opened.fileno()), path.stat())
+
+
+def _fill(url: str, part: Path, checksum: str | None, algorithm: str, remedy: str) -> None:
+    """The whole file in `part`, after what an earlier fetch has left there, if that fits."""
+    if checksum is None:
+        _empty(part)
+        try:
+            return _receive(url, part)
+        except BaseException:
+            _empty(part)
+            raise
+    left = part.stat().st_size > 0
+    if left and file_checksum(part, algorithm) == checksum:
+        return
+    for _ in range(1 + left):
+        _receive(url, part)
+        found = file_checksum(part, algorithm)
+        if found == checksum:
+            return
+        _empty(part)
+    raise DataError(f"{url}: {algorithm} {found}, expected {checksum}: not kept; {remedy}")
+
+
+def _empty(part: Path) -> None:
+    part.write_bytes(b"")
 
 
 def _receive(url: str, part: Path) -> None:
     """Fill `part`, trying again after a dropped connection; the last error is raised when no try brings new bytes."""
-    part.touch()
     failures = 0
     while True:
         before = part.stat().st_size
@@ -56,7 +119,7 @@ def _receive(url: str, part: Path) -> None:
             return _continue(url, part)
         except (OSError, http.client.HTTPException) as error:
             if isinstance(error, urllib.error.HTTPError) and error.code == 416:
-                part.write_bytes(b"")  # what we have does not fit the server's file: start over
+                _empty(part)  # what we have does not fit the server's file: start over
             elif isinstance(error, urllib.error.HTTPError) and error.code < 500:
                 raise  # not there, not allowed: asking again does not help
             failures = 0 if part.stat().st_size > before else failures + 1
@@ -67,16 +130,23 @@ def _receive(url: str, part: Path) -> None:
 
 def _continue(url: str, part: Path) -> None:
     """One request for what is still missing; raises ConnectionError when the server hangs up early."""
+    from tqdm import tqdm
+
     have = part.stat().st_size
-    request = urllib.request.Request(url, headers={"Range": f"bytes={have}-"} if have else {})
-    with urllib.request.urlopen(request, timeout=_TIMEOUT) as reply:
+    headers = {"User-Agent": "dpfl-bench", **({"Range": f"bytes={have}-"} if have else {})}
+    with urllib.request.urlopen(urllib.request.Request(url, headers=headers), timeout=_TIMEOUT) as reply:
         resumed = reply.status == 206 and reply.headers.get("Content-Range", "").startswith(f"bytes {have}-")
         length = reply.headers.get("Content-Length")
-        received = 0
-        with part.open("ab" if resumed else "wb") as file:
+        total = None if length is None else int(length) + have * resumed
+        with (
+            part.open("ab" if resumed else "wb") as file,
+            tqdm(
+                desc=part.name[1:-5], total=total, initial=have * resumed, unit="B", unit_scale=True, disable=None, file=sys.stderr
+            ) as bar,
+        ):
             while chunk := reply.read(_CHUNK):
                 file.write(chunk)
-                received += len(chunk)
+                bar.update(len(chunk))
     # http.client's read(n) ends silently when the connection drops
-    if length is not None and received != int(length):
-        raise ConnectionError(f"the connection dropped after {received} of {length} bytes")
+    if total is not None and part.stat().st_size != total:
+        raise ConnectionError(f"the connection dropped after {part.stat().st_size} of {total} bytes")

@@ -6,6 +6,10 @@ is not wholly brain becomes background. Here both are first reoriented to canoni
 bottom to top), as `balancing` says; size and normalisation are FLamby's; a voxel is brain where more than half of it is,
 which keeps mask and volume aligned. FLamby's 249/62, 145/36 and 59/15 training and test volumes come out of test_fraction
 0.2, though not its very split.
+
+`balancing` "based on the whole image histogram ... normalized the intensities", by "the same pre-processing steps" as FLamby, whose
+code takes that histogram's mean and deviation and no other landmark of it: `zscore`. `histogram` takes landmarks. Both look at one
+volume alone: no statistic is shared.
 """
 
 from __future__ import annotations
@@ -13,7 +17,7 @@ from __future__ import annotations
 import re
 import zlib
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -21,6 +25,8 @@ from dpfl_bench.data.records import DataError, Records
 from dpfl_bench.data.root import data_root
 
 SHAPE = (48, 60, 48)
+PERCENTILES = (1, 99)
+Normalise = Literal["zscore", "histogram"]
 HOSPITALS = ("Guys", "HH", "IOP")
 _STEPS = (
     "download 'IXI Sample Dataset' from https://data.mendeley.com/datasets/7kd5wj7v7p (after agreeing to its licence, CC BY-SA 3.0), "
@@ -29,7 +35,7 @@ _STEPS = (
 )
 
 
-def load(*, root: str | None, owners: int | None, expected: int) -> Records:
+def load(*, root: str | None, owners: int | None, normalise: Normalise, expected: int) -> Records:
     """Volumes (n, 1, 48, 60, 48) float32 and masks (n, 48, 60, 48) uint8, in the order of the subjects' names.
 
     Read from ROOT/IXI/IXI_sample, one subject at a time. Each subject belongs to its hospital, of which those present are
@@ -39,12 +45,12 @@ def load(*, root: str | None, owners: int | None, expected: int) -> Records:
     subjects = _subjects(folder)
     x, y = np.empty((len(subjects), 1, *SHAPE), np.float32), np.empty((len(subjects), *SHAPE), np.uint8)
     for index, subject in enumerate(subjects):
-        x[index, 0], y[index] = preprocess(_only(subject / "T1"), _only(subject / "label"))
+        x[index, 0], y[index] = preprocess(_only(subject / "T1"), _only(subject / "label"), normalise)
     belongs, told = _owners([_hospital(subject) for subject in subjects], owners)
     return Records(x, y, x[:0], y[:0], belongs, 1, f"IXI Tiny in {folder}, {told}", expected, task="segment")
 
 
-def preprocess(image: Path, mask: Path) -> tuple[np.ndarray, np.ndarray]:
+def preprocess(image: Path, mask: Path, normalise: Normalise) -> tuple[np.ndarray, np.ndarray]:
     """A normalised volume, float32, and its mask, uint8 zeros and ones; both 48x60x48 in canonical axes."""
     (volume, where), (brain, brain_where) = _read(image), _read(mask)
     if volume.shape != brain.shape:
@@ -55,8 +61,19 @@ def preprocess(image: Path, mask: Path) -> tuple[np.ndarray, np.ndarray]:
         raise DataError(f"{mask}: expected a mask of zeros and ones: replace the file")
     if not np.isfinite(volume).all() or volume.min() == volume.max():
         raise DataError(f"{image}: expected finite intensities that differ from each other: replace the file")
-    small = resize(volume, SHAPE)
-    return ((small - small.mean()) / small.std()).astype(np.float32), (resize(brain, SHAPE) > 0.5).astype(np.uint8)
+    small = resize(by_histogram(volume) if normalise == "histogram" else volume, SHAPE)
+    if normalise == "zscore":
+        small = (small - small.mean()) / small.std()
+    return small.astype(np.float32), (resize(brain, SHAPE) > 0.5).astype(np.uint8)
+
+
+def by_histogram(volume: np.ndarray) -> np.ndarray:
+    """The 1st percentile of all voxels becomes 0, the 99th 1, linearly between; what lies beyond stays at 0 and 1."""
+    low, high = np.percentile(volume, PERCENTILES)
+    if low == high:  # nearly everything is one value
+        low, high = volume.min(), volume.max()
+    scaled: np.ndarray = ((volume - low) / (high - low)).clip(0, 1)
+    return scaled
 
 
 def resize(volume: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:

@@ -38,6 +38,7 @@ class Kind:
     users: int
     task: str = "classify"
     over_all_parts: bool = False  # num_samples counts what a user has in train, validation and test together
+    counted: str = ""  # what a sample is called where it is no record
 
 
 @dataclass(frozen=True)
@@ -88,12 +89,14 @@ def read(kind: Kind, root: str | None, fraction: float, seed: int) -> Records:
     folder = data_root(root) / kind.name / "data"
     names: dict[str, int] = {}
     train, test = (_part(kind, folder, part, names) for part in ("train", "test"))
-    source = f"LEAF {kind.name} in {folder}: {train.samples + test.samples} of {kind.samples} samples, {len(names)} of {kind.users} users"
+    samples = train.samples + test.samples
+    source = f"LEAF {kind.name} in {folder}: {samples} of {kind.samples} {kind.counted or 'samples'}, {len(names)} of {kind.users} users"
     if fraction < 1:
         train, test = _sampled(train, test, fraction, seed)
         source += f"; {fraction:g} of the records"
     owners, test_owners = _renumbered(train.owners, test.owners, len(names))
-    return Records(train.x, train.y, test.x, test.y, owners, kind.classes, source, kind.samples, kind.task, test_owners)
+    counted = (int(fraction * samples + 0.5), kind.counted) if kind.counted else None  # that share of the records is of as many
+    return Records(train.x, train.y, test.x, test.y, owners, kind.classes, source, kind.samples, kind.task, test_owners, counted)
 
 
 def _text(file: Path, remedy: str) -> str:

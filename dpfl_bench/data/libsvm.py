@@ -6,9 +6,9 @@ from pathlib import Path
 
 import numpy as np
 
-from dpfl_bench.data.download import fetch, file_sha256
+from dpfl_bench.data.download import fetch, file_checksum
 from dpfl_bench.data.records import DataError, Records
-from dpfl_bench.data.root import data_root
+from dpfl_bench.data.root import data_root, fetch_command
 
 
 def load(
@@ -32,27 +32,32 @@ def load(
     in the file; `expected` counts the records of both files. verify=false takes files that do not match their sha256.
     """
     folder = data_root(root) / "libsvm"
-    files = [_find(path, folder / name, url, sha256 if verify else None)]
+    steps = remedy(name, data_root(root), test_url is not None)
+    files = [_find(path, folder / name, url, sha256 if verify else None, steps)]
     if test_path or test_url:
-        files.append(_find(test_path, folder / f"{name}.t", test_url, test_sha256 if verify else None))
+        files.append(_find(test_path, folder / f"{name}.t", test_url, test_sha256 if verify else None, steps))
     xs, ys, classes = _read(files, features)
     test_x, test_y = (xs[1], ys[1]) if len(files) == 2 else (xs[0][:0], ys[0][:0])
     source = f"LIBSVM text: {', '.join(map(str, files))}"
     return Records(xs[0], ys[0], test_x, test_y, None, classes, source, expected)
 
 
-def _find(path: str | None, default: Path, url: str | None, sha256: str | None) -> Path:
+def remedy(name: str, root: Path, test: bool) -> str:
+    """How to get the files that can be downloaded."""
+    names = f"{name} and {name}.t" if test else name
+    return f"go online and run `{fetch_command(name, root)}`, or put {names} into {root / 'libsvm'} yourself"
+
+
+def _find(path: str | None, default: Path, url: str | None, sha256: str | None, steps: str) -> Path:
     """The file: where the user says, else in the data folder, else from the network; checked against `sha256`."""
     file = Path(path).expanduser() if path else default
     if not file.is_file():
         if path or url is None:
-            remedy = "put it there (LIBSVM text), or set dataset.path, dataset.root or DPFL_DATA_DIR"
-            raise DataError(f"no file {file}: {remedy}")
-        return fetch(url, file, sha256)
-    if sha256 is not None and (found := file_sha256(file)) != sha256:
-        remedy = "correct dataset.path" if path else "delete it to download it again"
-        take = "set dataset.verify=false to take it as it is"
-        raise DataError(f"{file}: sha256 {found}, expected {sha256}: {remedy}, or {take}")
+            raise DataError(f"no file {file}: put it there (LIBSVM text), or set dataset.path, dataset.root or DPFL_DATA_DIR")
+        return fetch(url, file, sha256, steps)
+    if sha256 is not None and (found := file_checksum(file)) != sha256:
+        again = "correct dataset.path" if path else f"delete it, then {steps}"
+        raise DataError(f"{file}: sha256 {found}, expected {sha256}: {again}, or set dataset.verify=false to take it as it is")
     return file
 
 

@@ -12,20 +12,15 @@ import re
 import struct
 from collections import defaultdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from dpfl_bench.data.records import DataError, Records
 from dpfl_bench.data.root import data_root
-from dpfl_bench.rng import generator
-
-if TYPE_CHECKING:
-    from PIL.Image import Image
 
 SIZE = 224
 THRESHOLD = 1  # grey levels above the camera's black
-DEGREES = 10.0
 _NOT_BLACK = 8  # a corner this bright is part of the picture
 SUFFIXES = {".tif", ".tiff", ".png", ".jpg", ".jpeg"}
 _COLUMNS = {"image": ("image", "image name"), "grade": ("grade", "retinopathy grade"), "hospital": ("hospital",)}
@@ -48,29 +43,25 @@ class Row(NamedTuple):
     line: str
 
 
-def load(*, root: str | None, owners: int | None, augment: bool, seed: int, expected: int) -> Records:
+def load(*, root: str | None, owners: int | None, expected: int) -> Records:
     """Images (n, 3, 224, 224) uint8 and labels 0 or 1, in the order of hospitals and names.
 
     Read from ROOT/Messidor: labels.csv, else Annotation_Base*.csv, and the images in any folder below. Each image belongs to
-    its hospital (in sorted order); with `owners`, images are dealt to that many owners in turn instead. augment: every image,
-    those that are split off for testing as well, is flipped and turned at random, once, by `seed`.
+    its hospital (in sorted order); with `owners`, images are dealt to that many owners in turn instead.
     """
     folder = data_root(root) / "Messidor"
     rows = sorted(_rows(folder), key=lambda row: (row.hospital, row.image))
     files = _files(folder, rows)
     x = np.empty((len(files), 3, SIZE, SIZE), np.uint8)
     for index, file in enumerate(files):
-        x[index] = preprocess(file, generator(seed, "augment", index) if augment else None)
+        x[index] = preprocess(file)
     y = np.array([row.grade >= 1 for row in rows], np.int64)
     belongs, told = _owners([row.hospital for row in rows], owners)
-    return Records(x, y, x[:0], y[:0], belongs, 2, f"Messidor in {folder}, {told}{', augmented' if augment else ''}", expected)
+    return Records(x, y, x[:0], y[:0], belongs, 2, f"Messidor in {folder}, {told}", expected)
 
 
-def preprocess(file: Path, rng: np.random.Generator | None = None) -> np.ndarray:
-    """A photograph without its black edges, (3, 224, 224) uint8; flipped and turned if there is an `rng`.
-
-    The aspect ratio is not kept: what is left is nearly square.
-    """
+def preprocess(file: Path) -> np.ndarray:
+    """A photograph without its black edges, (3, 224, 224) uint8. The aspect ratio is not kept: what is left is nearly square."""
     pil = _pil()
     unreadable = (OSError, EOFError, SyntaxError, ValueError, struct.error, pil.DecompressionBombError)
     try:
@@ -83,8 +74,6 @@ def preprocess(file: Path, rng: np.random.Generator | None = None) -> np.ndarray
     if box is None:
         raise DataError(f"{file}: the image is black all over: replace the file")
     image = image.crop(box).resize((SIZE, SIZE), pil.Resampling.BILINEAR)
-    if rng is not None:
-        image = _augmented(image, rng)
     return np.ascontiguousarray(np.asarray(image).transpose(2, 0, 1))
 
 
@@ -102,15 +91,6 @@ def crop_box(grey: np.ndarray) -> tuple[int, int, int, int] | None:
     if not (len(rows) and len(columns)):
         return None
     return int(columns[0]), int(rows[0]), int(columns[-1]) + 1, int(rows[-1]) + 1
-
-
-def _augmented(image: Image, rng: np.random.Generator) -> Image:
-    """Each flip with probability 1/2, then a turn of -10 to 10 degrees; the corners become black."""
-    pil = _pil()
-    for flip in (pil.Transpose.FLIP_LEFT_RIGHT, pil.Transpose.FLIP_TOP_BOTTOM):
-        if rng.random() < 0.5:
-            image = image.transpose(flip)
-    return image.rotate(rng.uniform(-DEGREES, DEGREES), pil.Resampling.BILINEAR)
 
 
 def _pil() -> Any:

@@ -1,4 +1,4 @@
-"""From a source's records to what clients hold: check, extract features, split a test set off, standardise, project, normalise."""
+"""From a source's records to what clients hold: check, extract features, split a test set off, standardise, project, normalise, reorder."""
 
 from __future__ import annotations
 
@@ -7,9 +7,12 @@ from dataclasses import replace
 import numpy as np
 
 from dpfl_bench.data import features
+from dpfl_bench.data.augment import augmented
 from dpfl_bench.data.records import DataError, Records
 from dpfl_bench.problems.tasks import IGNORED
 from dpfl_bench.rng import generator
+
+_AT_ONCE = 2**24  # bytes that are copied on the way to their new place
 
 
 def prepare(
@@ -22,16 +25,18 @@ def prepare(
     transform: str | None = None,
     dimensions: int | None = None,
     weights: str | None = None,
+    augment: bool = False,
 ) -> Records:
     """Records ready to be dealt to clients.
 
     In this order. `transform` scatternet or resnet18 puts features in place of images (each from its own image alone, so that
     one computation serves every split; resnet18 by `weights`, null for torchvision's). Without test records,
     `test_fraction` of them is split off: within each natural client where there are owners (who keep at least one), else
-    within each class. Then features are standardised by the *training* mean and deviation (constant columns become 0), then
-    `transform` pca projects them on `dimensions` directions, found from *training* records, then each record is scaled to unit
-    L2 norm (zero rows stay 0). Any of the three turns uint8 images into floats in [0, 1]; without them they stay uint8. The
-    mean, the deviation and the directions are taken without privacy: no eps covers them.
+    within each class. (With `augment` that comes first, for training images alone are flipped and turned.) Then features are
+    standardised by the *training* mean and deviation (constant columns become 0), then `transform` pca projects them on
+    `dimensions` directions, found from *training* records, then each record is scaled to unit L2 norm (zero rows stay 0). Any
+    of the three turns uint8 images into floats in [0, 1]; without them they stay uint8. The mean, the deviation and the
+    directions are taken without privacy: no eps covers them.
 
     `dpscaffold` says "first standardized, then normalized to have unit L2 norm" and calls PCA a layer of its network, which
     leaves open whether norms are taken before or after it; its code (data/Mnist/data_generator.py) normalises what PCA gave,
@@ -39,8 +44,9 @@ def prepare(
     """
     _check(raw)
     _check_asked(raw, test_fraction, standardise or unit_norm, transform, dimensions)
-    raw = features.extracted(raw, transform, weights)
-    records = _split(raw, test_fraction, seed) if test_fraction > 0 and len(raw.test_y) == 0 else raw
+    if augment:
+        raw = _augmented(_split(raw, test_fraction, seed), seed)
+    records = _split(features.extracted(raw, transform, weights), test_fraction, seed)
     train, test, source = records.train_x, records.test_x, records.source
     if standardise or unit_norm or transform == "pca":
         train, test = _float(train), _float(test)
@@ -54,13 +60,60 @@ def prepare(
     return replace(records, train_x=train, test_x=test, source=source)
 
 
+def owned(raw: Records, parts: list[np.ndarray]) -> Records:
+    """Each record its client's own, so that `prepare` splits the test set off within each client. The source's test records are left out
+    (`dpscaffold` deals the training files of MNIST and EMNIST alone).
+    """
+    owners = np.full(len(raw.train_y), -1)
+    for client, part in enumerate(parts):
+        owners[part] = client
+    if sum(map(len, parts)) != len(owners) or owners.min() < 0:
+        raise DataError("dataset.split=client: expected a partition that deals each record to one client, such as partition=iid")
+    if raw.owners is not None and raw.test_owners is not None and np.array_equal(raw.owners, owners):
+        raise DataError(f"dataset.split=client: {raw.source}: each client has test records of its own already: use dataset.split=global")
+    source = f"{raw.source}, its {len(raw.test_y)} test records left out" if len(raw.test_y) else raw.source
+    kept = len(owners) / (len(owners) + len(raw.test_y))
+    counted = raw.counted and (round(kept * raw.counted[0]), raw.counted[1])
+    none = (raw.test_x[:0].copy(), raw.test_y[:0].copy())
+    return replace(raw, test_x=none[0], test_y=none[1], owners=owners, test_owners=None, source=source, counted=counted)
+
+
+def arranged(records: Records, parts: list[np.ndarray]) -> tuple[Records, list[np.ndarray]]:
+    """The training records client after client, and which of them are whose. This happens in place, for two copies of a large data set
+    may not fit: `records` are used up. Where a record is dealt to nobody or to several, or the memory is not theirs alone to write to,
+    both come back as they are.
+    """
+    order, ends = np.concatenate(parts), np.cumsum([len(part) for part in parts])
+    columns = [column for column in (records.train_x, records.train_y, records.owners) if column is not None]
+    if not np.array_equal(np.sort(order), np.arange(len(records.train_y))) or not _movable(columns, [records.test_x, records.test_y]):
+        return records, parts
+    for column in columns:
+        _reorder(column, order)
+    return records, np.split(np.arange(len(order)), ends[:-1])
+
+
+def _movable(columns: list[np.ndarray], others: list[np.ndarray]) -> bool:
+    shared = any(np.may_share_memory(one, other) for i, one in enumerate(columns) for other in (*columns[:i], *others))
+    return not shared and all(column.flags.writeable and column.flags.c_contiguous for column in columns)
+
+
+def _reorder(rows: np.ndarray, order: np.ndarray) -> None:
+    """rows[order] in place, a few columns at a time."""
+    flat = rows.reshape(len(rows), -1)
+    width = max(1, _AT_ONCE // (len(rows) * rows.itemsize))
+    for start in range(0, flat.shape[1], width):
+        columns = flat[:, start : start + width]
+        columns[:] = columns[order]
+
+
 def _check_asked(raw: Records, test_fraction: float, scaled: bool, transform: str | None, dimensions: int | None) -> None:
     """What was asked for fits these records."""
     if not 0 <= test_fraction < 1:
         raise DataError(f"dataset.test_fraction={test_fraction}: expected 0 <= test_fraction < 1")
-    if scaled and raw.train_x.dtype == np.int64:
+    tokens = raw.train_x.dtype.kind == "i"
+    if scaled and tokens:
         raise DataError(f"dataset.standardise, dataset.unit_norm: {raw.source} holds tokens, not numbers; expected both false")
-    if transform is not None and raw.train_x.dtype == np.int64:
+    if transform is not None and tokens:
         raise DataError(f"dataset.transform={transform}: {raw.source} holds tokens, not numbers; expected null")
     features.transformed_shape(raw.train_x.shape[1:], transform, dimensions)
 
@@ -99,8 +152,16 @@ def _counts_up(owners: np.ndarray, records: int) -> bool:
     return len(owners) == records and bool((names == np.arange(len(names))).all())
 
 
+def _augmented(records: Records, seed: int) -> Records:
+    if records.train_x.dtype != np.uint8 or records.train_x.shape[1:2] != (3,):
+        raise DataError(f"dataset.augment=true: expected images of three colours, {records.source} holds none")
+    return replace(records, train_x=augmented(records.train_x, seed), source=f"{records.source}, training images augmented")
+
+
 def _split(raw: Records, fraction: float, seed: int) -> Records:
-    """Move a fraction of each group's records to the test set; both keep the original order."""
+    """Move a fraction of each group's records to the test set, if there is none yet; both keep the original order."""
+    if fraction == 0 or len(raw.test_y):
+        return raw
     by_label = raw.classes and raw.task == "classify"
     groups = raw.owners if raw.owners is not None else raw.train_y if by_label else np.zeros(len(raw.train_y), int)
     order = np.argsort(groups, kind="stable")

@@ -15,13 +15,13 @@ class DataError(ValueError):
 
 @dataclass(frozen=True)
 class Records:
-    """Training and test records.
+    """Training and test records, whose arrays a run may reorder in place.
 
-    train_x, test_x: (n, *shape) float32, or uint8 for images. train_y, test_y: (n,) int64 classes 0..classes-1, or
-    float32 when `classes` is 0 (regression); (n, length) int64 tokens that follow each of train_x's (next_token, classes =
-    size of the vocabulary); (n, *volume) uint8 masks of 0 and 1 (segment, classes 1). owners: (n,) the natural client
-    0..M-1 of each training record, None where the data has none. source: one line, where it came from. expected: how many
-    records the whole set has (train and test), None if unknown.
+    train_x, test_x: (n, *shape) float32, uint8 for images, or signed integers (the narrowest will do) for tokens. train_y,
+    test_y: (n,) int64 classes 0..classes-1, or float32 when `classes` is 0 (regression); (n, length) signed integers, the tokens
+    that follow each of train_x's (next_token, classes = size of the vocabulary); (n, *volume) uint8 masks of 0 and 1 (segment,
+    classes 1). owners: (n,) the natural client 0..M-1 of each training record, None where the data has none. source: one line,
+    where it came from. expected: how many records the whole set has (train and test), None if unknown.
     """
 
     train_x: np.ndarray
@@ -34,9 +34,10 @@ class Records:
     expected: int | None
     task: str = "classify"  # classify (or regress, where classes is 0) | next_token | segment
     test_owners: np.ndarray | None = None  # (n,) the natural client of each test record, None where the data has none
+    counted: tuple[int, str] | None = None  # where `expected` counts what records are cut from: how many these are of, and the word
 
     @property
     def subset(self) -> str:
         """Empty for a whole data set, else "subset n of N"."""
-        count = len(self.train_y) + len(self.test_y)
-        return "" if self.expected is None or count == self.expected else f"subset {count} of {self.expected}"
+        count, word = self.counted or (len(self.train_y) + len(self.test_y), "")
+        return "" if self.expected is None or count == self.expected else f"subset {count} of {self.expected} {word}".rstrip()

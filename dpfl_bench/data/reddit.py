@@ -33,11 +33,11 @@ class _Vocabulary:
 def load(
     *, root: str | None, vocabulary: str | None, classes: int, unknown: int, clients: int | None, fraction: float, seed: int
 ) -> Records:
-    """Token ids (n, 10) and, for each of the 10 positions, the id of the token that follows (n, 10), int64.
+    """Token ids (n, 10) and, for each of the 10 positions, the id of the token that follows (n, 10), int16 for LEAF's vocabulary.
 
     A post is cut into sequences as LEAF cut it. A target that is a pad is -1, no target; a sequence of nothing else is left out.
     Words outside the vocabulary, as inputs and as targets, have its unknown id, `unknown`: they are learnt, and no hit. A record is
-    a sequence, while LEAF's 56587343 samples are posts. LEAF's validation posts are not read.
+    a sequence, while LEAF's 56587343 samples, which `Records.subset` counts, are posts. LEAF's validation posts are not read.
 
     vocabulary: LEAF's, as JSON (vocab, size, unk_symbol, pad_symbol); null: ROOT/reddit/data/reddit_vocab.json. clients: the users
     are dealt in turn, in an order drawn by `seed`, to so many owners (`balancing`: 3); null: every user is one.
@@ -47,9 +47,8 @@ def load(
     for key, value, found in (("classes", classes, words.size), ("unknown", unknown, words.unknown)):
         if value != found:
             raise DataError(f"dataset.{key}={value}: the vocabulary says {found}: set dataset.{key}={found}")
-    kind = leaf.Kind(
-        "reddit", _STEPS, _converter(words), words.size, samples=56_587_343, users=1_660_820, task="next_token", over_all_parts=True
-    )
+    convert = _converter(words)
+    kind = leaf.Kind("reddit", _STEPS, convert, words.size, 56_587_343, 1_660_820, "next_token", over_all_parts=True, counted="posts")
     records = leaf.read(kind, root, fraction, seed)
     return records if clients is None else _dealt(records, clients, seed)
 
@@ -78,7 +77,7 @@ def _ids(sequences: list[Any], words: _Vocabulary) -> np.ndarray:
         if not isinstance(tokens, list) or len(tokens) != LENGTH:
             raise ValueError(f"expected sequences of {LENGTH} tokens, found {len(tokens) if isinstance(tokens, list) else tokens!r}")
     ids = [words.ids.get(token, words.unknown) for tokens in sequences for token in tokens]
-    return np.array(ids, np.int64).reshape(-1, LENGTH)
+    return np.array(ids, np.min_scalar_type(-words.size)).reshape(-1, LENGTH)
 
 
 def _read(file: Path, folder: Path) -> _Vocabulary:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from pathlib import Path
 
 
@@ -14,3 +15,8 @@ def data_root(root: str | None) -> Path:
     import platformdirs
 
     return Path(platformdirs.user_cache_dir("dpfl-bench")) / "data"
+
+
+def fetch_command(name: str, root: Path) -> str:
+    """What a user types to download a data set to `root`."""
+    return shlex.join(["dpfl-bench", "data", "fetch", name, f"dataset.root={root}"])

@@ -15,12 +15,12 @@ LETTERS = "\n !\"&'(),-.0123456789:;>?ABCDEFGHIJKLMNOPQRSTUVWXYZ[]abcdefghijklmn
 UNKNOWN = len(LETTERS)
 CLASSES = len(LETTERS) + 1
 _STEPS = leaf.PREPROCESS.format(name="shakespeare", arguments="-s niid --sf 1.0 -k 0 -t sample --tf 0.8")
-_IDS = np.full(128, UNKNOWN)
+_IDS = np.full(128, UNKNOWN, np.int8)
 _IDS[[ord(letter) for letter in LETTERS]] = np.arange(len(LETTERS))
 
 
 def load(*, root: str | None, fraction: float, seed: int) -> Records:
-    """Ids 0..80 (n, 80) and the next character's id (n,), int64; the roles of the plays as owners.
+    """Ids 0..80 (n, 80), int8, and the next character's id (n,), int64; the roles of the plays as owners.
 
     Ids are positions in LEAF's 80 letters; any other character has id 80, a class of its own. (LEAF looks it up as -1, which its
     one-hot labels take for the last letter.)
@@ -35,7 +35,7 @@ def _lines(x: list[Any], y: list[Any]) -> leaf.Arrays:
             if not isinstance(text, str) or len(text) != length:
                 found = f"{len(text)}" if isinstance(text, str) else f"a {type(text).__name__}"
                 raise ValueError(f"expected x of {LENGTH} characters and y of 1, found {found}")
-    return _ids("".join(x)).reshape(-1, LENGTH), _ids("".join(y))
+    return _ids("".join(x)).reshape(-1, LENGTH), _ids("".join(y)).astype(np.int64)
 
 
 def _ids(text: str) -> np.ndarray:

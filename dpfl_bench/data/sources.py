@@ -20,29 +20,30 @@ _LEAF = "https://github.com/TalwalkarLab/leaf"
 
 
 class Source(NamedTuple):
-    licence: str  # as its publishers say; not legal advice
+    licence: str  # as its publishers say, or where they say it; not legal advice
     url: str
 
 
+_NIST = "of NIST SD 19, see https://www.nist.gov/open/license"
 SOURCES = {
     "a9a": Source("CC BY 4.0 (UCI Adult)", _LIBSVM),
-    "breast_cancer": Source("CC BY 4.0 (UCI)", f"{_UCI}/dataset/17"),
+    "breast_cancer": Source("see the source (UCI)", f"{_UCI}/dataset/17"),
     "cifar10": Source("none stated; cite Krizhevsky 2009", _CIFAR),
     "cifar100": Source("none stated; cite Krizhevsky 2009", _CIFAR),
     "digits": Source("CC BY 4.0 (UCI)", f"{_UCI}/dataset/80"),
-    "emnist_balanced": Source("none stated; of NIST SD 19, cite Cohen et al. 2017", _EMNIST),
-    "emnist_bymerge": Source("none stated; of NIST SD 19, cite Cohen et al. 2017", _EMNIST),
+    "emnist_balanced": Source(f"{_NIST}; cite Cohen et al. 2017", _EMNIST),
+    "emnist_bymerge": Source(f"{_NIST}; cite Cohen et al. 2017", _EMNIST),
     "fashion_mnist": Source("MIT", "https://github.com/zalandoresearch/fashion-mnist"),
-    "femnist": Source("none stated; of NIST SD 19, cite Caldas et al. 2018", _LEAF),
+    "femnist": Source(f"{_NIST}; cite Caldas et al. 2018", _LEAF),
     "ixi": Source("CC BY-SA 3.0", "https://data.mendeley.com/datasets/7kd5wj7v7p"),
     "libsvm": Source("that of your file", "dataset.path=FILE"),
-    "messidor": Source("research and education, by agreement", "https://www.adcis.net/en/third-party/messidor/"),
-    "mnist": Source("none by its authors; passed on as CC BY-SA 3.0 or MIT", "http://yann.lecun.com/exdb/mnist/"),
-    "mushrooms": Source("CC BY 4.0 (UCI Mushroom)", _LIBSVM),
-    "phishing": Source("CC BY 4.0 (UCI Phishing Websites)", _LIBSVM),
+    "messidor": Source("research and education only, not to be passed on; by agreement", "https://www.adcis.net/en/third-party/messidor/"),
+    "mnist": Source("CC BY-SA 3.0, as Keras says", "http://yann.lecun.com/exdb/mnist/"),
+    "mushrooms": Source(f"see {_UCI}/dataset/73 (UCI Mushroom)", _LIBSVM),
+    "phishing": Source(f"see {_UCI}/dataset/327 (UCI Phishing Websites)", _LIBSVM),
     "quadratics": Source("none needed", "generated"),
     "reddit": Source("none stated; posts of Reddit's users, cite Caldas et al. 2018", _LEAF),
-    "shakespeare": Source("public domain", _LEAF),
+    "shakespeare": Source("Project Gutenberg's, see https://www.gutenberg.org/policy/license.html", _LEAF),
     "synthetic_linear": Source("none needed", "generated"),
     "synthetic_logistic": Source("none needed", "generated"),
 }
@@ -96,7 +97,7 @@ def _plain(file: Path) -> dict[str, Any]:
     """The file's single values; what refers to other files of a whole config is left out."""
     from omegaconf import DictConfig, OmegaConf
     from omegaconf.errors import OmegaConfBaseException
-    from yaml import YAMLError  # type: ignore[import-untyped]  # omegaconf brings it, without its types
+    from yaml import YAMLError  # omegaconf brings it
 
     try:
         loaded = OmegaConf.load(file)

@@ -8,11 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from dpfl_bench.data import vision
-from dpfl_bench.data.download import file_sha256
+from dpfl_bench.data import libsvm, vision
+from dpfl_bench.data.download import file_checksum
 from dpfl_bench.data.prepare import prepare
 from dpfl_bench.data.presence import Presence, libsvm_files, loader, presence
 from dpfl_bench.data.records import DataError, Records
+from dpfl_bench.data.root import data_root
 from dpfl_bench.data.sources import SOURCES, how
 from dpfl_bench.data.torchvision_import import import_torchvision
 
@@ -40,21 +41,16 @@ def verified(name: str, dataset: Mapping[str, Any], load: Load) -> Report:
         _all_there(name, dataset)
         report = _report(name, offline, load(offline))
     except DataError as error:
-        fetch = f"; dpfl-bench data fetch {name} downloads it" if how(dataset) == "data fetch" and not _there(dataset) else ""
-        return {"name": name, "whole": False, "verified": False, "parts": _parts_of_bad(dataset), "error": f"{error}{fetch}", "code": 2}
+        return {"name": name, "whole": False, "verified": False, "parts": _parts_of_bad(dataset), "error": str(error), "code": 2}
     return {**report, "code": 0 if report["whole"] and report["verified"] else 1}
-
-
-def _there(dataset: Mapping[str, Any]) -> bool:
-    looked = presence(dataset)
-    return looked is None or bool(looked.there)
 
 
 def _all_there(name: str, dataset: Mapping[str, Any]) -> None:
     """LIBSVM's loader downloads what is missing, which verifying must not."""
     looked = presence(dataset)
-    if loader(dataset) == "libsvm" and looked and looked.missing:
-        raise DataError(f"{name}: no file {', '.join(looked.missing)}: put it there (LIBSVM text), or set dataset.root or DPFL_DATA_DIR")
+    if loader(dataset) == "libsvm" and looked and looked.missing and dataset.get("url"):
+        steps = libsvm.remedy(name, data_root(dataset.get("root")), bool(dataset.get("test_url")))
+        raise DataError(f"{name}: no file {', '.join(looked.missing)}: {steps}")
 
 
 def _report(name: str, dataset: Mapping[str, Any], raw: Records) -> Report:
@@ -71,6 +67,7 @@ def _report(name: str, dataset: Mapping[str, Any], raw: Records) -> Report:
         "training": len(records.train_y),
         "test": len(records.test_y),
         "expected": records.expected,
+        "counted": records.counted,
         "subset": records.subset,
         "whole": records.expected is not None and not records.subset,
         "verified": needs_none or (bool(parts) and all(part["verdict"] == OK for part in parts)),
@@ -132,7 +129,7 @@ def _libsvm_verdicts(dataset: Mapping[str, Any]) -> dict[str, str]:
     verdicts = {}
     for file, sha256 in libsvm_files(dataset).items():
         there = file.is_file()
-        verdicts[str(file)] = MISSING if not there else UNVERIFIED if sha256 is None else OK if file_sha256(file) == sha256 else MISMATCH
+        verdicts[str(file)] = MISSING if not there else UNVERIFIED if sha256 is None else OK if file_checksum(file) == sha256 else MISMATCH
     return verdicts
 
 
@@ -144,13 +141,14 @@ def text(report: Report) -> str:
     done = f"{report['done']}, " if "done" in report else ""
     count = report["training"] + report["test"]
     whole = "whole" if report["whole"] else report["subset"] or "how many the whole set has is not known"
+    of = f"{', cut from {} {}'.format(*report['counted']) if report['counted'] else ''} of {report['expected'] or '?'}"
     checks = "no files to verify" if not parts else "checksums ok" if report["verified"] else "not verified"
     return (
         "\n".join(
             [
                 f"{name}: {done}{whole}, {checks}",
                 f"  {report['source']}",
-                f"  {count} records ({report['training']} training, {report['test']} test) of {report['expected'] or '?'}{_owners(report)}",
+                f"  {count} records ({report['training']} training, {report['test']} test){of}{_owners(report)}",
                 f"  shape {'x'.join(map(str, report['shape']))} {report['dtype']}, {_classes(report)}",
                 *parts,
                 *([f"  the rest: {report['rest']}"] if report.get("rest") else []),

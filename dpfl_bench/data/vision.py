@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
+import contextlib
 import http.client
 import pickle
 import shutil
 import tarfile
-import tempfile
 import zipfile
 import zlib
 from pathlib import Path
@@ -15,8 +14,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from dpfl_bench.data.download import alone, fetch, file_checksum, made
 from dpfl_bench.data.records import DataError, Records
-from dpfl_bench.data.root import data_root
+from dpfl_bench.data.root import data_root, fetch_command
 from dpfl_bench.data.torchvision_import import import_torchvision
 
 _CHUNK = 1 << 20
@@ -54,6 +54,11 @@ class ImageSet(NamedTuple):
     classes: int
     records: tuple[int, int]  # of the whole set: training, test
     split: dict[str, str]  # torchvision's argument
+
+    @property
+    def name(self) -> str:
+        """The data set's."""
+        return {"FashionMNIST": "fashion_mnist"}.get(self.source, "_".join([self.source, *self.split.values()]).lower())
 
     @property
     def title(self) -> str:
@@ -108,7 +113,8 @@ def load(*, name: str, root: str | None, download: bool, verify: bool) -> Record
         "" if train and test else ", training files only" if train else ", test files only: taken as training records, without a test set"
     )
     checked = "" if verify else ", checksums not verified"
-    (train_x, train_y), (test_x, test_y) = (_read(kind, source, folder, part) for part in ((train, test) if train else (test, train)))
+    both = (train, test) if train else (test, train)
+    (train_x, train_y), (test_x, test_y) = (_read(kind, source, folder, part) for part in both)
     where = f"torchvision {kind.title} in {folder / kind.folder}{note}{checked}"
     return Records(train_x, train_y, test_x, test_y, None, kind.classes, where, sum(kind.records))
 
@@ -126,8 +132,9 @@ def _complete(kind: ImageSet, source: Any, folder: Path, download: bool, verify:
         _download(kind, source, folder)
         missing = _missing(kind, source, folder, verify)
     if missing:
-        lacks = f"{kind.title}: {folder / kind.folder} lacks {', '.join(missing)}"
-        raise DataError(f"{lacks}: {_remedy(kind, folder)}, or set dataset.download=true")
+        raise DataError(
+            f"{kind.title}: {folder / kind.folder} lacks {', '.join(missing)}: {_remedy(kind, folder)}, or set dataset.download=true"
+        )
 
 
 def _missing(kind: ImageSet, source: Any, folder: Path, verify: bool) -> list[str]:
@@ -141,7 +148,7 @@ def _missing(kind: ImageSet, source: Any, folder: Path, verify: bool) -> list[st
     if wrong:
         also = f"; missing: {', '.join(missing)}" if missing else ""
         found = f"{kind.title}: cannot read {raw} as the whole set (checksum differs from torchvision's: {', '.join(wrong)}{also})"
-        raise DataError(f"{found}: delete the folder and set dataset.download=true, or {_remedy(kind, folder)}")
+        raise DataError(f"{found}: delete the folder, then {_remedy(kind, folder)}")
     return missing
 
 
@@ -152,14 +159,14 @@ def differing(kind: ImageSet, source: Any, raw: Path) -> list[str]:
     sums = _UNPACKED.get(kind.source)
     if sums is None:
         sums = dict([*source.train_list, *source.test_list, (source.meta["filename"], source.meta["md5"])])
-    return [file for file in kind.files if (raw / file).is_file() and _md5(raw / file) != sums[file]]
+    return [file for file in kind.files if (raw / file).is_file() and file_checksum(raw / file, "md5") != sums[file]]
 
 
 def _differing_emnist(kind: ImageSet, source: Any, raw: Path) -> list[str]:
     """The zip against torchvision's md5, and the unpacked files against the CRC32 and size that end the zip's .gz members."""
     if not (raw / ZIP).is_file():
         return []
-    if _md5(raw / ZIP) != source.md5:
+    if file_checksum(raw / ZIP, "md5") != source.md5:
         return [ZIP]
     files = [file for part in (*kind.train, *kind.test) for file in part if (raw / file).is_file()]
     with zipfile.ZipFile(raw / ZIP) as archive:
@@ -180,11 +187,6 @@ def _crc(path: Path) -> tuple[int, int]:
         while chunk := file.read(_CHUNK):
             crc = zlib.crc32(chunk, crc)
     return crc, path.stat().st_size
-
-
-def _md5(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
 
 
 def _read(kind: ImageSet, source: Any, folder: Path, parts: list[_Files]) -> tuple[np.ndarray, np.ndarray]:
@@ -215,7 +217,7 @@ def _checked(kind: ImageSet, source: Any, folder: Path, files: _Files) -> tuple[
     except UNREADABLE as error:
         raw = folder / kind.folder
         found = f"{kind.title}: cannot read {raw} ({', '.join(files)}: {_line(error)})"
-        raise DataError(f"{found}: delete the folder and set dataset.download=true, or {_remedy(kind, folder)}") from error
+        raise DataError(f"{found}: delete the folder, then {_remedy(kind, folder)}") from error
     return x, y
 
 
@@ -239,33 +241,60 @@ def _idx_part(kind: ImageSet, source: Any, folder: Path, files: _Files) -> tuple
 
 
 def _download(kind: ImageSet, source: Any, folder: Path) -> None:
-    """Download into a folder of our own, then move: torchvision writes in place, which two processes must not do."""
-    raw = folder / kind.folder
-    archives = [Path(kind.folder, ZIP)] if kind.split else [Path(source.filename)] if kind.image[0] == 3 else []
-    archives = archives or [Path(kind.folder, file) for file, _ in source.resources]
+    """Fetch the archives and unpack them; a second process waits for the first."""
     try:
-        raw.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=".part-", dir=folder) as part:
-            mine = Path(part)
-            (mine / kind.folder).mkdir(parents=True)
-            for archive in archives:  # torchvision checks its md5 and saves the download
-                if (folder / archive).is_file():
-                    shutil.copy(folder / archive, mine / archive)
-            source(part, train=False, download=True, **kind.split)  # reads the test part: the smaller one
-            for file in [path.relative_to(mine) for path in mine.rglob("*") if path.is_file()]:
-                (folder / file).parent.mkdir(parents=True, exist_ok=True)
-                if file in archives or not (folder / file).exists():  # EMNIST's other splits may be the user's own
-                    (mine / file).replace(folder / file)
+        with made(folder), alone(folder / f".{kind.name}.lock"):
+            if all((folder / kind.folder / file).is_file() for file in kind.files):
+                return
+            for archive, urls, md5 in _archives(kind, source):
+                _fetch_any(urls, folder / archive, md5, _remedy(kind, folder))
+            _unpack(kind, source, folder)
+    except DataError:
+        raise
     except UNREADABLE as error:
-        expected = f"expected {', '.join(kind.files)} (or {', '.join(str(folder / archive) for archive in archives)})"
-        message = f"{kind.title}: cannot download to {raw} ({_line(error)}): {_remedy(kind, folder)}; {expected}"
-        raise DataError(message) from error
+        raise DataError(f"{kind.title}: cannot unpack in {folder} ({_line(error)}): {_remedy(kind, folder)}") from error
+
+
+def _unpack(kind: ImageSet, source: Any, folder: Path) -> None:
+    """In a folder of our own, where torchvision may write over anything, then move what came out."""
+    work = folder / f".{kind.name}.unpacked"
+    shutil.rmtree(work, ignore_errors=True)  # of a process that was killed
+    try:
+        for archive, _, _ in _archives(kind, source):
+            (work / archive).parent.mkdir(parents=True, exist_ok=True)
+            (work / archive).symlink_to((folder / archive).absolute())
+        source(str(work), train=False, download=True, **kind.split)  # reads the test part: the smaller one
+        (folder / kind.folder).mkdir(parents=True, exist_ok=True)
+        for file in (work / kind.folder).iterdir():
+            target = folder / kind.folder / file.name
+            if not file.is_symlink() and not target.exists():  # EMNIST's other splits may be the user's own
+                file.replace(target)
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+
+
+def _archives(kind: ImageSet, source: Any) -> list[tuple[Path, list[str], str]]:
+    """What torchvision downloads: where it is kept in the data folder, whence, and its md5."""
+    if kind.split:
+        return [(Path(kind.folder, ZIP), [source.url], source.md5)]
+    if kind.image[0] == 3:
+        return [(Path(source.filename), [source.url], source.tgz_md5)]
+    return [(Path(kind.folder, file), [mirror + file for mirror in source.mirrors], md5) for file, md5 in source.resources]
+
+
+def _fetch_any(urls: list[str], target: Path, md5: str, remedy: str) -> None:
+    """From the first address that has it."""
+    for url in urls[:-1]:
+        with contextlib.suppress(DataError):
+            fetch(url, target, md5, remedy, "md5")
+            return
+    fetch(urls[-1], target, md5, remedy, "md5")
 
 
 def _remedy(kind: ImageSet, folder: Path) -> str:
     take = "set dataset.verify=false to take the part that is there, as a subset"
     return (
-        f"dpfl-bench data fetch downloads them; or copy the files ({', '.join(kind.files)}) to {folder / kind.folder}, "
+        f"go online and run `{fetch_command(kind.name, folder)}`; or copy the files ({', '.join(kind.files)}) to {folder / kind.folder}, "
         f"set dataset.root or DPFL_DATA_DIR to where they are, {take}"
     )
 

@@ -19,11 +19,13 @@ class Federation:
 
     def __init__(self, records: Records, parts: list[np.ndarray], lots: LotRule, device: torch.device, dtype: torch.dtype):
         order = np.concatenate(parts)
+        in_order = np.array_equal(order, np.arange(len(records.train_y)))  # as `prepare.arranged` makes them: no copy
+        x, y = (column if in_order else column[order] for column in (records.train_x, records.train_y))
         self.sizes = np.array([len(part) for part in parts])
         self.offsets = np.concatenate([[0], np.cumsum(self.sizes)])
         self.lots = lots
         self.dtype = dtype
-        self.features, self.targets = self._store(records.train_x[order], records.train_y[order], device)
+        self.features, self.targets = self._store(x, y, device)
         self.test_features, self.test_targets = self._store(records.test_x, records.test_y, device)
         natural = records.owners is not None and all((records.owners[part] == i).all() for i, part in enumerate(parts))
         owners = records.test_owners if natural else None  # a test set of its own for each client, where clients are the data's own
@@ -33,7 +35,7 @@ class Federation:
         self._full_batch: tuple[bytes, Batch] | None = None
 
     def _store(self, x: np.ndarray, y: np.ndarray, device: torch.device) -> tuple[Tensor, Tensor]:
-        features, targets = torch.from_numpy(np.ascontiguousarray(x)), torch.from_numpy(np.ascontiguousarray(y))
+        features, targets = (torch.from_numpy(np.require(values, requirements=["C", "W"])) for values in (x, y))
         if features.is_floating_point():  # images stay uint8 until their batch
             features = features.to(self.dtype)
         if targets.is_floating_point():
@@ -50,9 +52,13 @@ class Federation:
             batch = self._whole(clients)
             yield from (batch for _ in range(steps))
             return
-        drawn = [self.lots.draw(seed, round, int(i), int(self.sizes[i]), steps) for i in clients]
-        for step in range(steps):
-            yield self._gather(clients, [lots[step] for lots in drawn])
+        drawn = [lot for i in clients for lot in self.lots.draw(seed, round, int(i), int(self.sizes[i]), steps)]
+        sizes = np.array([len(pick) for pick, _ in drawn]).reshape(-1, steps)
+        index, weight = pad(drawn, np.repeat(self.offsets[clients], steps))
+        rows = torch.from_numpy(index).view(len(clients), steps, -1).to(self.features.device)
+        weights = torch.from_numpy(weight).view(rows.shape).to(self.features.device, self.dtype)
+        for step, widest in enumerate(np.maximum(sizes.max(0), 1).tolist()):
+            yield self._gather(rows[:, step, :widest], weights[:, step, :widest], sizes[:, step])
 
     def lot_weights(self, clients: np.ndarray) -> Tensor:
         """What one record counts in a lot of each of these clients, (c,): one over the lot's (expected) size."""
@@ -66,18 +72,20 @@ class Federation:
             features = in_dtype(self.features[rows], self.dtype).double()
             targets = self.targets[rows]
             weights = features.new_full((1, len(targets)), 1 / len(targets))
-            yield Batch(features[None], targets.double()[None] if targets.is_floating_point() else targets[None], weights)
+            targets = targets.double() if targets.is_floating_point() else targets
+            yield Batch(features[None], targets[None], weights, [len(targets)])
 
     def _whole(self, clients: np.ndarray) -> Batch:
         """Full batches; the last one is kept, so that a federation that fits one chunk is gathered once."""
         key = clients.tobytes()
         if self._full_batch is None or self._full_batch[0] != key:
-            lots = [(np.arange(self.sizes[i]), 1 / self.sizes[i]) for i in clients]
-            self._full_batch = key, self._gather(clients, lots)
+            index, weight = pad([(np.arange(self.sizes[i]), 1 / self.sizes[i]) for i in clients], self.offsets[clients])
+            rows, weights = (torch.from_numpy(table).to(self.features.device) for table in (index, weight))
+            self._full_batch = key, self._gather(rows, weights.to(self.dtype), self.sizes[clients])
         return self._full_batch[1]
 
-    def _gather(self, clients: np.ndarray, lots: list[tuple[np.ndarray, float]]) -> Batch:
-        index, weight = pad(lots, self.offsets[clients])
-        rows = torch.from_numpy(index).to(self.features.device)
-        weights = torch.from_numpy(weight).to(self.features.device, self.dtype)
-        return Batch(in_dtype(self.features[rows], self.dtype), self.targets[rows], weights)
+    def _gather(self, rows: Tensor, weights: Tensor, sizes: np.ndarray) -> Batch:
+        """rows, weights: (c, b)."""
+        flat = rows.reshape(-1)
+        features, targets = (store.index_select(0, flat).view(*rows.shape, *store.shape[1:]) for store in (self.features, self.targets))
+        return Batch(in_dtype(features, self.dtype), targets, weights, sizes.tolist())

@@ -3,62 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Protocol
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from dpfl_bench.algorithms.base import Algorithm, Sent, Server
+from dpfl_bench.federation import evaluation
 from dpfl_bench.federation.clients import Federation
-from dpfl_bench.federation.doors import GradientDoor, GradientPassage, Passage, SendDoor
+from dpfl_bench.federation.doors import GradientDoor, GradientPassage, Passage, SendDoor, Sums
+from dpfl_bench.federation.local import LocalOracle, Optimiser
 from dpfl_bench.federation.schedule import Round, Schedule
 from dpfl_bench.privacy.ledger import Ledger
-from dpfl_bench.problems.problem import Problem
-
-
-@dataclass(frozen=True)
-class Optimiser:
-    """How clients descend and how the server steps; what the papers put beside their pseudo-code."""
-
-    momentum: float = 0.0
-    weight_decay: float = 0.0
-    server_lr: float = 1.0
-    server_momentum: float = 0.0
-
-
-class LocalOracle:
-    """What `algorithms.base.Local` promises, for one chunk of clients in one round."""
-
-    def __init__(
-        self,
-        problem: Problem,
-        federation: Federation,
-        optimiser: Optimiser,
-        round: Round,
-        seed: int,
-        clients: np.ndarray,
-        passage: GradientPassage | None = None,
-    ):
-        self.round, self.steps, self.lr = round, round.steps, round.lr
-        self._passage = passage  # None: gradients pass freely
-        self._problem, self._optimiser = problem, optimiser
-        self._batches = federation.batches(seed, round.index, clients, round.steps)
-        self._velocity: Tensor | None = None
-
-    def gradient(self, y: Tensor) -> Tensor:
-        batch = next(self._batches, None)
-        if batch is None:
-            raise RuntimeError(f"the algorithm asked for more than the {self.steps} gradients that this round's schedule allows")
-        gradient = self._problem.gradient(y, batch) if self._passage is None else self._passage.gradient(self._problem, y, batch)
-        return gradient + self._optimiser.weight_decay * y if self._optimiser.weight_decay else gradient
-
-    def step(self, y: Tensor, direction: Tensor) -> Tensor:
-        if self._optimiser.momentum:
-            old = self._velocity
-            direction = direction if old is None else self._optimiser.momentum * old + direction
-            self._velocity = direction
-        return y - self.lr * direction
+from dpfl_bench.problems.problem import Problem, Scored
 
 
 @dataclass
@@ -88,16 +47,33 @@ class Diagnostics:
     clip: float  # C
 
 
+@dataclass
+class Worked:
+    """What became of one group of a round's clients at the doors."""
+
+    clients: np.ndarray
+    sums: Sums
+    taken: np.ndarray  # releases of each of these clients, as the doors recorded them
+    clipped: Tensor | int  # records' gradients
+    records: Tensor | int
+
+
+Kept = list[tuple[np.ndarray, Tensor]]  # (clients, what each remembers of its message)
+
+
 @dataclass(frozen=True)
 class Cohort:
-    """Plays rounds: who works, in which chunks, through which door."""
+    """What happens in a round: who works, in which groups and chunks, through which door.
+
+    A cohort is cut into groups, whose sums are added in their order whoever computed them: no bit depends on how many workers there are.
+    """
 
     algorithm: Algorithm
     problem: Problem
     federation: Federation
     optimiser: Optimiser
     door: SendDoor
-    chunk: int
+    chunk: int  # clients at a time
     seed: int
     clip: float = 0.0  # C of the first round's messages
     records: GradientDoor | None = None  # record level
@@ -123,55 +99,74 @@ class Cohort:
         velocity = torch.zeros_like(x) if self.optimiser.server_momentum else None
         return State(self.algorithm.start(x), velocity, memory, Ledger(clients), self.clip, x.new_empty(0, len(x)))
 
-    def play(self, state: State, round: Round) -> tuple[State, Diagnostics]:
-        """One round. The state given is not changed, except that the clients' memories and the ledger are updated in place."""
+    def groups(self, cohort: np.ndarray) -> list[np.ndarray]:
+        """Of whole chunks, as many as can be summed apart."""
+        if not len(cohort):
+            return []
+        chunks = 1 if self.door.median else -(-len(cohort) // self.chunk)  # the median is of all
+        return np.array_split(cohort, min(chunks, most_groups(self.problem.dimension)))
+
+    def work(self, server: Server, memory: Tensor | None, round: Round, clients: np.ndarray, clip: float) -> tuple[Worked, Kept]:
+        """A group's part of a round, up to the doors."""
         passages: list[GradientPassage] = []
-        worked: Iterable[tuple[np.ndarray, Tensor]] = (
-            (clients, self._work(state, round, clients, passages)) for clients in self._chunks(round.cohort)
+        ledger = Ledger(self.federation.clients)
+        offered: Iterable[tuple[np.ndarray, Tensor]] = (
+            (chunk, self._offered(server, memory, round, chunk, passages, ledger))
+            for chunk in np.array_split(clients, -(-len(clients) // self.chunk))
         )
-        clip = state.clip
-        if self.door.median and self.door.bound is not None and len(round.cohort):
-            worked = list(worked)  # every update before any is clipped
-            clip = max(1e-12, torch.cat([updates.norm(dim=1) for _, updates in worked]).quantile(0.5).item())
-        passage = Passage(self.door, round, clip, torch.zeros_like(state.server.x))
+        if self.door.median and self.door.bound is not None:
+            offered = list(offered)  # every update before any is clipped
+            clip = max(1e-12, torch.cat([updates.norm(dim=1) for _, updates in offered]).quantile(0.5).item())
+        passage = Passage(self.door, round, clip, torch.zeros_like(server.x))
         kept = []
-        for clients, updates in worked:
-            own = passage.send(updates, clients)
+        for chunk, updates in offered:
+            own = passage.send(updates, chunk)
             if self.algorithm.remembers:
-                kept.append((clients, own))
-        sent = passage.sent(state.ledger)
-        if self.private:
-            state.ledger.end_round()
+                kept.append((chunk, own))
+        clipped, records = sum(p.clipped for p in passages), sum(p.records for p in passages)
+        return Worked(clients, passage.sums, ledger.taken[clients], clipped, records), kept
+
+    def remember(self, server: Server, memory: Tensor, kept: Kept, sent: Sent, round: Round) -> None:
+        """In place: the clients' memories may be most of the memory there is."""
         for clients, own in kept:
-            self._remember(state, clients, Sent(sent.mean, own, sent.mean_square_norm, sent.naive_square_norm), round)
+            rows = torch.from_numpy(clients).to(memory.device)
+            fresh = self.algorithm.remember(server, memory[rows], replace(sent, each=own), round)
+            memory.index_copy_(0, rows, fresh)
+
+    def play(self, state: State, round: Round, crew: Crew | None = None) -> tuple[State, Diagnostics]:
+        """One round. The state given is not changed, except that the clients' memories and the ledger are updated in place."""
+        crew = crew or Alone(self)
+        passage, ledger = Passage(self.door, round, state.clip, torch.zeros_like(state.server.x)), state.ledger
+        clipped: Tensor | int = 0
+        records: Tensor | int = 0
+        for worked in crew.work(state, round):
+            passage.add(worked.sums)
+            ledger.taken[worked.clients] += worked.taken
+            clipped, records = clipped + worked.clipped, records + worked.records
+        sent = passage.sent(ledger)
+        if self.private:
+            ledger.end_round()
+        if state.memory is not None:
+            crew.remember(state, sent, round)
         server, velocity = self._server_step(state, sent, round)
         earlier = torch.cat([state.earlier, state.server.x[None]])[-(self.average_last - 1) :] if self.average_last > 1 else state.earlier
-        fresh = State(server, velocity, state.memory, state.ledger, passage.next_clip(), earlier)
-        return fresh, self._diagnose(passage, passages, sent)
+        fresh = State(server, velocity, state.memory, ledger, passage.next_clip(), earlier)
+        return fresh, self._diagnose(passage, sent, clipped, records)
 
-    def _chunks(self, cohort: np.ndarray) -> Iterator[np.ndarray]:
-        for start in range(0, len(cohort), self.chunk):
-            yield cohort[start : start + self.chunk]
-
-    def _work(self, state: State, round: Round, clients: np.ndarray, passages: list[GradientPassage]) -> Tensor:
+    def _offered(
+        self, server: Server, memory: Tensor | None, round: Round, clients: np.ndarray, passages: list[GradientPassage], ledger: Ledger
+    ) -> Tensor:
         """Local work of one chunk: what it offers to the door, (c, d)."""
-        x = state.server.x
         passage = None
         if self.records is not None:
-            passage = self.records.start(round, clients, self.federation.lot_weights(clients), state.ledger)
+            passage = self.records.start(round, clients, self.federation.lot_weights(clients), ledger)
             passages.append(passage)
         local = LocalOracle(self.problem, self.federation, self.optimiser, round, self.seed, clients, passage)
-        if state.memory is None:
-            memory = x.new_zeros(()).expand(len(clients), len(x))
+        if memory is None:
+            own = server.x.new_zeros(()).expand(len(clients), len(server.x))
         else:
-            memory = state.memory[torch.from_numpy(clients).to(x.device)]
-        return self.algorithm.client(state.server, memory, local)
-
-    def _remember(self, state: State, clients: np.ndarray, sent: Sent, round: Round) -> None:
-        assert state.memory is not None
-        rows = torch.from_numpy(clients).to(state.memory.device)
-        fresh = self.algorithm.remember(state.server, state.memory[rows], sent, round)
-        state.memory.index_copy_(0, rows, fresh)  # in place: (M, d) may be most of the memory there is
+            own = memory[torch.from_numpy(clients).to(server.x.device)]
+        return self.algorithm.client(server, own, local)
 
     def _server_step(self, state: State, sent: Sent, round: Round) -> tuple[Server, Tensor | None]:
         """The algorithm proposes the next model; server_lr and server_momentum act on the step that it proposes."""
@@ -184,14 +179,71 @@ class Cohort:
             proposed = proposed._replace(x=state.server.x + self.optimiser.server_lr * direction)
         return proposed, velocity
 
-    def _diagnose(self, passage: Passage, passages: list[GradientPassage], sent: Sent) -> Diagnostics:
+    def _diagnose(self, passage: Passage, sent: Sent, clipped: Tensor | int, records: Tensor | int) -> Diagnostics:
         step = getattr(self.algorithm, "step", None)
         factor = self.optimiser.server_lr * (float(step(sent)) if step is not None else 1.0)
         if not passage.norms:
             return Diagnostics(float("nan"), float("nan"), factor, passage.clip)
         every = torch.cat(passage.norms)
         if self.records is not None:
-            clipped = float(sum(p.clipped for p in passages)) / max(1.0, float(sum(p.records for p in passages)))
-            return Diagnostics(every.mean().item(), clipped, factor, self.records.clip or float("nan"))
-        clipped = (every > passage.clip).double().mean().item() if self.door.bound else 0.0
-        return Diagnostics(every.mean().item(), clipped, factor, passage.clip if self.door.bound else float("nan"))
+            share = float(clipped) / max(1.0, float(records))
+            return Diagnostics(every.mean().item(), share, factor, self.records.clip or float("nan"))
+        share = (every > passage.clip).double().mean().item() if self.door.bound else 0.0
+        return Diagnostics(every.mean().item(), share, factor, passage.clip if self.door.bound else float("nan"))
+
+
+def most_groups(dimension: int) -> int:
+    """Whose sums are kept apart: 256 MB of them at most."""
+    return max(1, min(64, 2**26 // dimension))
+
+
+class Crew(Protocol):
+    """Who does the work of a round."""
+
+    def work(self, state: State, round: Round) -> Iterable[Worked]:
+        """Every group's, in order."""
+        ...
+
+    def remember(self, state: State, sent: Sent, round: Round) -> None:
+        """The cohort's memories after the round that was worked last."""
+        ...
+
+    def losses(self, x: Tensor, test: bool) -> Scored:
+        """Of each training or test record."""
+        ...
+
+
+class Alone:
+    """This process does everything."""
+
+    def __init__(self, cohort: Cohort):
+        self.cohort = cohort
+        self._kept: Kept = []
+
+    def __enter__(self) -> Alone:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._kept = []
+
+    def begin(self) -> None:
+        """A round."""
+        self._kept = []
+
+    def work(self, state: State, round: Round) -> Iterator[Worked]:
+        self.begin()
+        for clients in self.cohort.groups(round.cohort):
+            yield self.group(state.server, state.memory, round, clients, state.clip)
+
+    def group(self, server: Server, memory: Tensor | None, round: Round, clients: np.ndarray, clip: float) -> Worked:
+        worked, kept = self.cohort.work(server, memory, round, clients, clip)
+        self._kept += kept
+        return worked
+
+    def remember(self, state: State, sent: Sent, round: Round) -> None:
+        assert state.memory is not None
+        self.cohort.remember(state.server, state.memory, self._kept, sent, round)
+
+    def losses(self, x: Tensor, test: bool) -> Scored:
+        problem, federation = self.cohort.problem, self.cohort.federation
+        return evaluation.scored(problem, federation, x, test)

@@ -7,7 +7,7 @@ gradient is (`GradientDoor`), and what is sent passes as post-processing of it. 
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 
 import numpy as np
 import torch
@@ -64,18 +64,25 @@ class SendDoor:
 
 
 @dataclass
-class Passage:
-    """One round at the door: updates go in chunk by chunk, what the server may know comes out."""
+class Sums:
+    """Over clients of one round."""
 
-    door: SendDoor
-    round: Round
     clip: float  # C of this round
-    total: Tensor  # (d,): zeros at first
-    squares: Tensor | float = 0.0  # sum of |what the server's step may use of an update|^2
-    naive: Tensor | float = 0.0  # sum of |message|^2
-    below: Tensor | float = 0.0  # sum of (1[norm <= C] - 1/2)
+    total: Tensor  # (d,): of the messages
+    squares: Tensor | float = 0.0  # of |what the server's step may use of an update|^2
+    naive: Tensor | float = 0.0  # of |message|^2
+    below: Tensor | float = 0.0  # of (1[norm <= C] - 1/2)
     clients: int = 0
     norms: list[Tensor] = field(default_factory=list)  # before bounding
+
+
+class Passage(Sums):
+    """One round at the door: updates go in chunk by chunk, what the server may know comes out."""
+
+    def __init__(self, door: SendDoor, round: Round, clip: float, total: Tensor):
+        """total: zeros."""
+        super().__init__(clip, total)
+        self.door, self.round = door, round
 
     def send(self, updates: Tensor, clients: np.ndarray) -> Tensor:
         """updates: (c, d) -> what each client remembers of its message: (c, d)."""
@@ -87,6 +94,19 @@ class Passage:
         messages = self._noised(bounded, clients)
         self._count(bounded, messages, norms)
         return messages if door.memory == "own_message" else bounded
+
+    @property
+    def sums(self) -> Sums:
+        """So far."""
+        return Sums(**{f.name: getattr(self, f.name) for f in fields(Sums)})
+
+    def add(self, part: Sums) -> None:
+        """What a group of the round's clients sent."""
+        self.clip = part.clip
+        self.total = self.total + part.total
+        self.squares, self.naive, self.below = self.squares + part.squares, self.naive + part.naive, self.below + part.below
+        self.clients += part.clients
+        self.norms += part.norms
 
     def sent(self, ledger: Ledger) -> Sent:
         """The round's end: noise on the sums, the ledger, and what passed."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import torch
@@ -11,7 +11,8 @@ from torch import Tensor
 from dpfl_bench.federation.clients import Federation
 from dpfl_bench.problems.problem import Problem, Scored, in_dtype
 
-BATCH_NUMBERS = 2**22  # features evaluated at once
+BATCH_NUMBERS = 2**20  # features evaluated at once
+OUTPUT_NUMBERS = 2**23  # outputs
 
 
 @dataclass(frozen=True)
@@ -26,28 +27,47 @@ class Scores:
         return 1 - self.test_metric
 
 
-def evaluate(problem: Problem, federation: Federation, x: Tensor) -> Scores:
-    """Without a test set (some synthetic problems) the training records stand in for it."""
+Losses = Callable[[Tensor, bool], Scored]  # (x, test) -> of each training or test record
+
+
+def evaluate(problem: Problem, federation: Federation, x: Tensor, losses: Losses | None = None) -> Scores:
+    """Without a test set (some synthetic problems) the training records stand in for it. losses: by whom; None: by this process."""
+    losses = losses or (lambda x, test: scored(problem, federation, x, test))
     ridge = problem.l2 / 2 * x.square().sum().item()
-    train = _scored(problem, federation.features, federation.targets, x, federation.record_weights.dtype)
+    train = losses(x, False)
     train_loss = (federation.record_weights * train.losses).sum().item() + ridge
     if len(federation.test_targets) == 0:
         return Scores(train_loss, train_loss, _metric(problem, train, federation.targets))
-    test = _scored(problem, federation.test_features, federation.test_targets, x, train.losses.dtype)
+    test = losses(x, True)
     metric = _metric(problem, test, federation.test_targets)
     return Scores(train_loss, test.losses.mean().item(), metric, _of_clients(problem, test, federation))
 
 
-def _scored(problem: Problem, features: Tensor, targets: Tensor, x: Tensor, wide: torch.dtype) -> Scored:
-    """(n,) each, in a wide format, so that sums over many records are exact enough to compare."""
-    found = [problem.losses(x, in_dtype(f, x.dtype), t) for f, t in _batches(features, targets)]
-    return Scored(*(torch.cat(parts).to(wide) for parts in zip(*found, strict=True)))
+def scored(problem: Problem, federation: Federation, x: Tensor, test: bool) -> Scored:
+    return together(scored_slice(problem, federation, x, test, part) for part in slices(problem, federation, test))
 
 
-def _batches(features: Tensor, targets: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
-    size = max(1, BATCH_NUMBERS // max(1, features[0].numel()))
-    for start in range(0, len(targets), size):
-        yield features[start : start + size], targets[start : start + size]
+def slices(problem: Problem, federation: Federation, test: bool) -> list[slice]:
+    """The batches in which records are evaluated."""
+    features, targets = _records(federation, test)
+    width, height = features[:1].numel(), targets[:1].numel() * max(1, problem.classes)
+    size = max(1, min(BATCH_NUMBERS // max(1, width), OUTPUT_NUMBERS // max(1, height)))
+    return [slice(start, start + size) for start in range(0, len(targets), size)]
+
+
+def scored_slice(problem: Problem, federation: Federation, x: Tensor, test: bool, part: slice) -> Scored:
+    """In a wide format, so that sums over many records are exact enough to compare."""
+    features, targets = _records(federation, test)
+    found = problem.losses(x, in_dtype(features[part], x.dtype), targets[part])
+    return Scored(*(each.to(federation.record_weights.dtype) for each in found))
+
+
+def together(parts: Iterable[Scored]) -> Scored:
+    return Scored(*(torch.cat(each) for each in zip(*parts, strict=True)))
+
+
+def _records(federation: Federation, test: bool) -> tuple[Tensor, Tensor]:
+    return (federation.test_features, federation.test_targets) if test else (federation.features, federation.targets)
 
 
 def _of_clients(problem: Problem, found: Scored, federation: Federation) -> float:

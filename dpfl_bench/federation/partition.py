@@ -92,6 +92,11 @@ def natural(labels: np.ndarray, owners: np.ndarray | None, clients: int, rng: np
     if found != clients:
         remedy = f"set clients={found} (or dataset.clients={clients} where the data are generated)"
         raise ValueError(f"clients={clients}: this data set has {found} natural clients: {remedy}")
+    return by_owner(owners)
+
+
+def by_owner(owners: np.ndarray) -> Parts:
+    """The records of owner 0, of owner 1, ..."""
     order = np.argsort(owners, kind="stable")
     return np.split(order, np.flatnonzero(np.diff(owners[order])) + 1)
 

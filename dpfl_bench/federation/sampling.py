@@ -43,8 +43,11 @@ class LotRule:
 
 
 def pad(lots: Sequence[tuple[np.ndarray, float]], starts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Lots of c clients as rectangles: record index (c, b) into the flat store and weight (c, b), 0 where padded."""
-    width = max((len(pick) for pick, _ in lots), default=0)
+    """n lots as rectangles: record index (n, b) into the flat store and weight (n, b), 0 where padded. starts: of their clients, (n,)."""
+    widths = {len(pick) for pick, _ in lots}
+    width = max(widths, default=0)
+    if widths == {width} and width > 0:
+        return np.stack([pick for pick, _ in lots]) + starts[:, None], np.repeat([[w] for _, w in lots], width, axis=1)
     index = np.repeat(starts[:, None], max(width, 1), axis=1)
     weight = np.zeros(index.shape)
     for row, (pick, w) in enumerate(lots):

@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 from dpfl_bench.privacy import divergences, paper
 from dpfl_bench.privacy.releases import Composition, PrivacyError, View
@@ -204,6 +205,19 @@ def _one_sampled(c: Composition, z: float, delta: float, name: str) -> float:
     if name == "pld":
         return divergences.pld_epsilon(c.mechanism, c.rate, z, c.times, delta)
     return divergences.rdp_epsilon(c.mechanism, c.rate, c.population, c.sample, z, c.times, delta)
+
+
+def renyi(composition: Composition, noise_multiplier: float) -> tuple[Any, Any]:
+    """(orders, Rényi divergences there) of a whole composition, either order of the neighbours. Unit, relation: the composition's."""
+    c = composition
+    if c.mechanism == "pure":
+        return divergences.pure_rdp(1 / noise_multiplier, c.times)
+    z = c.joint(noise_multiplier) * c.scale
+    if c.rounds:
+        return divergences.participation_rdp(c.mechanism, c.rate, c.population, c.sample, z, c.share, c.rounds)
+    if c.mechanism == "gaussian":
+        return divergences.gaussian_rdp(math.sqrt(c.times) / z)
+    return divergences.sampled_rdp(c.mechanism, c.rate, c.population, c.sample, z, c.times)
 
 
 def _check_delta(delta: float) -> None:

@@ -28,6 +28,7 @@ from dpfl_bench.privacy.releases import Rounds
 _REAL_ORDERS = [1.01, 1.02, 1.05] + [1 + k / 20 for k in range(2, 20)] + [2 + k / 10 for k in range(80)]
 _WHOLE_ORDERS = [*range(2, 33), *range(36, 65, 4), 72, 80, 96, 112, 128, 160, 192, 224, 256]
 _LARGE_ORDERS = [320, 384, 512, 640, 768, 1024, 1536, 2048]
+CLOSED_ORDERS = 1 + 2.0 ** (np.arange(-48, 161) / 8)  # where the divergences are formulas: 1 + 1/64 to 1 + 2^20
 _CELLS = 2**17  # of one release's PLD (a second to make), an eighth of its composition's (8 MB, a tenth of a second)
 _CUT = 1e-15  # probability beyond the window that a participation's losses are composed in
 
@@ -229,22 +230,49 @@ def rdp_epsilon(mechanism: str, rate: float, population: int, sample: int, z: fl
     """Eps by dp-accounting's RDP. poisson: add_remove_one. fixed: replace_one, without replacement."""
     from dp_accounting.rdp import rdp_privacy_accountant
 
-    orders, curve = _rdp(mechanism, rate, population, sample, z)
-    return float(rdp_privacy_accountant.compute_epsilon(orders, times * curve, delta)[0])
+    orders, curve = sampled_rdp(mechanism, rate, population, sample, z, times)
+    return float(rdp_privacy_accountant.compute_epsilon(orders, curve, delta)[0])
 
 
 def participation_rdp_epsilon(
     mechanism: str, rate: float, population: int, sample: int, z: float, share: float, rounds: Rounds, delta: float
 ) -> float:
-    """Eps of a participation by RDP: exp((a - 1) D_a) of a round is 1 - share + share exp((a - 1) k D_a of one release)."""
+    """Eps of a participation by RDP."""
     from dp_accounting.rdp import rdp_privacy_accountant
 
+    orders, curve = participation_rdp(mechanism, rate, population, sample, z, share, rounds)
+    return float(rdp_privacy_accountant.compute_epsilon(orders, curve, delta)[0])
+
+
+def participation_rdp(mechanism: str, rate: float, population: int, sample: int, z: float, share: float, rounds: Rounds) -> tuple[Any, Any]:
+    """(orders, Rényi divergences): exp((a - 1) D_a) of a round is 1 - share + share exp((a - 1) k D_a of one release)."""
     orders, curve = _rdp(mechanism, rate, population, sample, z)
     excess = np.asarray(orders) - 1
     with np.errstate(divide="ignore"):
         absent = np.log1p(-share)
-    total = sum(count * np.logaddexp(absent, math.log(share) + excess * k * curve) / excess for k, count in rounds)
-    return float(rdp_privacy_accountant.compute_epsilon(orders, total, delta)[0])
+    return orders, sum(count * np.logaddexp(absent, math.log(share) + excess * k * curve) / excess for k, count in rounds)
+
+
+def sampled_rdp(mechanism: str, rate: float, population: int, sample: int, z: float, times: int) -> tuple[Any, Any]:
+    """(orders, Rényi divergences). poisson: add_remove_one. fixed: replace_one, without replacement."""
+    orders, curve = _rdp(mechanism, rate, population, sample, z)
+    return orders, times * curve
+
+
+def gaussian_rdp(mu: float) -> tuple[Any, Any]:
+    """(orders, Rényi divergences) of an unsampled Gaussian, either relation: exact."""
+    return CLOSED_ORDERS, CLOSED_ORDERS * mu * mu / 2
+
+
+def pure_rdp(pure: float, times: int) -> tuple[Any, Any]:
+    """(orders, Rényi divergences) of `times` adaptive releases that are pure `pure`-DP each, either relation.
+
+    Every pair that is pure-DP is a post-processing of randomised response (Kairouz, Oh & Viswanath 2015), and post-processing lowers
+    no divergence: exp((a - 1) D_a) is at most (e^(a pure) + e^((1 - a) pure)) / (1 + e^pure), with equality for randomised response.
+    """
+    excess = CLOSED_ORDERS - 1
+    logs = np.logaddexp(CLOSED_ORDERS * pure, -excess * pure) - np.logaddexp(0, pure)
+    return CLOSED_ORDERS, times * np.minimum(logs / excess, pure)
 
 
 @lru_cache(maxsize=64)

@@ -14,7 +14,7 @@ from torch import Tensor
 from dpfl_bench import theory
 from dpfl_bench.problems.linear import LinearProblem
 
-LARGEST_WORK = 2e10  # records * dimension^2 multiplications that are worth a reference value
+LARGEST_WORK = 2e10  # multiplications, for the Hessian and to solve with it, that are worth a reference value
 NEWTON_STEPS = 50
 
 
@@ -26,7 +26,8 @@ class Optimum:
 
 def solve(problem: LinearProblem, features: Tensor, targets: Tensor, weights: Tensor, decay: float) -> Optimum | None:
     """None where there is no unique finite optimum (logistic without decay) or it would cost too much to find."""
-    if (problem.classes and decay == 0) or len(features) * problem.dimension**2 > LARGEST_WORK:
+    work = (len(features) + problem.dimension) * problem.dimension**2
+    if (problem.classes and decay == 0) or work > LARGEST_WORK:
         return None
     rows, weights = features.flatten(1).double(), weights.double()
     if problem.bias:
@@ -85,10 +86,11 @@ def _derivatives(problem: LinearProblem, x: Tensor, rows: Tensor, targets: Tenso
         residuals = chances - torch.nn.functional.one_hot(targets, problem.classes)
         second = torch.diag_embed(chances) - chances[:, :, None] * chances[:, None, :]
     gradient = (weights[:, None] * residuals).T @ rows + decay * x
-    hessian = torch.einsum("n,nkl,ni,nj->kilj", weights, second, rows, rows) if problem.outputs > 1 else None
-    if hessian is None:
-        hessian = rows.T @ ((weights * second[:, 0, 0])[:, None] * rows)
-    size = x.numel()
+    size, (count, features) = x.numel(), x.shape
+    hessian = x.new_empty(count, features, count, features)
+    for k in range(count):
+        for other in range(k + 1):
+            hessian[k, :, other] = hessian[other, :, k] = rows.T @ ((weights * second[:, k, other])[:, None] * rows)
     return gradient, hessian.reshape(size, size) + decay * torch.eye(size, dtype=x.dtype, device=x.device)
 
 

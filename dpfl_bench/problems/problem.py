@@ -6,7 +6,7 @@ Loss of client i: the mean over its records + l2/2 |x|^2 over all parameters. Ob
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 import torch
@@ -19,11 +19,27 @@ Factors = Callable[[Tensor, Tensor], Tensor]  # (norms, weights) -> what each re
 
 @dataclass(frozen=True)
 class Batch:
-    """One lot of each of c clients. Padded rows repeat the client's first record with weight 0."""
+    """One lot of each of c clients. Shorter lots are padded at their end: the client's first record with weight 0."""
 
     features: Tensor  # (c, b, *shape)
     targets: Tensor  # (c, b), or (c, b, *target)
     weights: Tensor  # (c, b): what each record's gradient counts
+    sizes: list[int] = field(default_factory=list)  # of each lot, without its padding; found in the weights if not given
+
+    def __post_init__(self) -> None:
+        if not self.sizes:
+            places = torch.arange(1, self.weights.shape[1] + 1, device=self.weights.device)
+            object.__setattr__(self, "sizes", ((self.weights > 0) * places).amax(1).tolist())
+
+    @property
+    def rectangular(self) -> bool:
+        return min(self.sizes) == self.weights.shape[1]
+
+    def lot(self, client: int) -> tuple[Tensor, Tensor, Tensor]:
+        """One client's features, targets and weights, without padding."""
+        size = self.sizes[client]
+        features, targets, weights = self.features[client], self.targets[client], self.weights[client]
+        return (features, targets, weights) if size == len(weights) else (features[:size], targets[:size], weights[:size])
 
 
 class Scored(NamedTuple):
@@ -78,5 +94,7 @@ def lengths(rows: Tensor) -> Tensor:
 
 
 def in_dtype(features: Tensor, dtype: torch.dtype) -> Tensor:
-    """uint8 images become numbers in [0, 1]; everything else is already what the model takes."""
-    return features.to(dtype) / 255 if features.dtype == torch.uint8 else features
+    """uint8 images become numbers in [0, 1], tokens int64; everything else is already what the model takes."""
+    if features.dtype == torch.uint8:
+        return features.to(dtype) / 255
+    return features if features.is_floating_point() else features.long()

@@ -47,7 +47,7 @@ def _hits(outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
 
 def _token_cross_entropy(outputs: Tensor, targets: Tensor) -> Tensor:
     """A record's mean over its real tokens; 0 where it has none."""
-    each = functional.cross_entropy(outputs.transpose(1, 2), targets, reduction="none", ignore_index=IGNORED)
+    each = functional.cross_entropy(outputs.transpose(1, 2), targets.long(), reduction="none", ignore_index=IGNORED)
     return each.sum(1) / (targets != IGNORED).sum(1).clamp(min=1)
 
 

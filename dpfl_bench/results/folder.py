@@ -7,11 +7,18 @@ import io
 import json
 import math
 import os
+import platform
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dpfl_bench.results.clean import clean
+from dpfl_bench.results.lock import holder
+
+if TYPE_CHECKING:
+    import numpy as np
 
 METRICS = [
     *("seed", "round", "steps", "eps", "train_loss", "test_loss", "test_metric", "test_error"),
@@ -20,6 +27,23 @@ METRICS = [
 ]
 TIMING = ["seed", "round", "seconds"]
 FINISHED = ("done", "diverged")
+BROKEN = (ValueError, KeyError, TypeError)  # what files raise that are not ours, or only half of them
+
+
+@dataclass(frozen=True)
+class State:
+    """What became of a run: done, diverged, running, failed, interrupted, missing, unreadable, or died (its process, without a word)."""
+
+    word: str
+    error: str | None = None
+
+    @property
+    def finished(self) -> bool:
+        return self.word in FINISHED
+
+    @property
+    def first_line(self) -> str:
+        return (self.error or self.word).partition("\n")[0]
 
 
 class RunFolder:
@@ -52,11 +76,35 @@ class RunFolder:
         part.write_text(text)
         part.replace(target)
 
+    def tell(self, word: str, **more: Any) -> None:
+        """status.json"""
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        self.write("status.json", {"status": word, "updated": now, "pid": os.getpid(), "host": platform.node(), **more})
+
+    def state(self) -> State:
+        """From the files alone, and whether the process that works here lives."""
+        result = self.finished
+        if result:
+            return State(result["status"], f"diverged in round {result['diverged']['round']}" if result["diverged"] else None)
+        if holder(self.path):
+            return State("running")
+        try:
+            status = self.read("status.json")
+            if status is None:
+                return State("missing")
+            word = status["status"] if status["status"] in ("failed", "interrupted") else "died"
+            return State(word, status.get("error"))
+        except BROKEN:
+            return State("unreadable", "status.json cannot be read")
+
     @property
     def finished(self) -> dict[str, Any] | None:
-        """The result, if this run ended by itself."""
-        result = self.read("result.json")
-        return result if result and result["status"] in FINISHED else None
+        """The result, if this run ended by itself. One that cannot be read is none: the run goes on from its checkpoint, or begins anew."""
+        try:
+            result = self.read("result.json")
+            return result if result and result["status"] in FINISHED else None
+        except BROKEN:
+            return None
 
 
 class GrowingCsv:
@@ -78,6 +126,13 @@ class GrowingCsv:
         csv.writer(text, lineterminator="\n").writerow([_cell(row.get(c)) for c in self.columns])
         with self.path.open("a") as file:
             file.write(text.getvalue())
+
+    def read(self) -> np.ndarray:
+        """Its rows, by column; NaN where blank."""
+        import numpy as np
+
+        found: np.ndarray = np.genfromtxt(self.path, delimiter=",", names=True, ndmin=1)
+        return found
 
     @property
     def size(self) -> int:

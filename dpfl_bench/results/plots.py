@@ -2,27 +2,31 @@
 
 from __future__ import annotations
 
+import math
+import textwrap
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pandas as pd
+import numpy as np
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+BLUE = "#0072B2"
 MEANING = "test error (1 - {metric})"
 
 
 def curve(metrics: Path, result: dict[str, Any], target: Path) -> None:
     """curve.png: test error and training loss over rounds, mean and range over seeds."""
-    rows = pd.read_csv(metrics)
+    rows = np.genfromtxt(metrics, delimiter=",", names=True, ndmin=1)
     figure = _figure(9.5, 3.6)
     left, right = figure.subplots(1, 2)
     _over_rounds(left, rows, "test_error", MEANING.format(metric=result["metric"]))
     _over_rounds(right, rows, "train_loss", "training loss")
-    losses = rows["train_loss"].dropna()
-    if losses.min() > 0 and losses.max() > 10 * losses.min():
+    losses = rows["train_loss"][~np.isnan(rows["train_loss"])]
+    if len(losses) and losses.min() > 0 and losses.max() > 10 * losses.min():
         right.set_yscale("log")
     budget = (
         "no privacy"
@@ -37,50 +41,99 @@ def curve(metrics: Path, result: dict[str, Any], target: Path) -> None:
     figure.savefig(target, dpi=120)
 
 
-def _over_rounds(axes: Axes, rows: pd.DataFrame, column: str, label: str) -> None:
-    by_round = rows.groupby("round")[column]
-    middle, low, high = by_round.mean(), by_round.min(), by_round.max()
-    axes.plot(middle.index, middle, color="tab:blue")
-    if rows["seed"].nunique() > 1:
-        axes.fill_between(
-            middle.index, low, high, color="tab:blue", alpha=0.2, linewidth=0, label=f"range of {rows['seed'].nunique()} seeds"
-        )
+def _over_rounds(axes: Axes, rows: np.ndarray, column: str, label: str) -> None:
+    known, seeds = rows[~np.isnan(rows[column])], len(np.unique(rows["seed"]))
+    rounds = np.unique(known["round"])
+    values = [known[column][known["round"] == number] for number in rounds]
+    axes.plot(rounds, [v.mean() for v in values], color=BLUE)
+    if seeds > 1:
+        low, high = [v.min() for v in values], [v.max() for v in values]
+        axes.fill_between(rounds, low, high, color=BLUE, alpha=0.2, linewidth=0, label=f"range of {seeds} seeds")
         axes.legend(frameon=False, fontsize=8)
     axes.set_xlabel("round")
     axes.set_ylabel(label)
     axes.grid(alpha=0.3)
 
 
-def u_curves(table: pd.DataFrame, target: Path, title: str = "") -> None:
+def u_curves(points: Sequence[Mapping[str, Any]], target: Path, title: str) -> None:
     """Test error against local steps: a panel for each algorithm, a line for each eps, the best point marked, a band of one std."""
-    algorithms = sorted(table["algo"].unique())
-    figure = _figure(4.8 * len(algorithms), 4.0)
-    panels = figure.subplots(1, len(algorithms), sharey=True, squeeze=False)[0]
-    budgets = sorted(table["budget"].unique(), reverse=True)
-    for axes, algorithm in zip(panels, algorithms, strict=True):
-        for index, eps in enumerate(budgets):
-            rows = table[(table["algo"] == algorithm) & (table["budget"] == eps)].sort_values("local_steps")
-            if len(rows):
-                _u_curve(axes, rows, f"C{index}", "no privacy" if eps == float("inf") else f"ε = {eps:.4g}")
-        axes.set_title(algorithm)
+    algorithms = sorted({point["algo"] for point in points})
+    across = min(3, len(algorithms))
+    down = -(-len(algorithms) // across)
+    width = 4.0 * across + 1.9
+    figure = _figure(width, 3.3 * down + 0.7)
+    panels = figure.subplots(down, across, sharex=True, sharey=True, squeeze=False).flatten()
+    styles = _styles(sorted({point["budget"] for point in points}, reverse=True))
+    ticks = _apart(sorted({point["local_steps"] for point in points}), 3.2)
+    for axes, algorithm in zip(panels, algorithms, strict=False):
+        for eps, style in styles.items():
+            line = [point for point in points if (point["algo"], point["budget"]) == (algorithm, eps)]
+            _u_curve(axes, sorted(line, key=lambda point: point["local_steps"]), style)
+        axes.set_title(algorithm, fontsize=10)
         axes.set_xscale("log")
-        ticks = sorted(table["local_steps"].unique())
-        axes.set_xticks(ticks, [str(t) for t in ticks], fontsize=8)
+        axes.set_xticks(ticks, [str(tick) for tick in ticks], fontsize=8)
         axes.minorticks_off()
-        axes.set_xlabel("local steps per round")
+        axes.tick_params(labelbottom=True, labelsize=8)
         axes.grid(alpha=0.3)
-    panels[0].set_ylabel("test error")
-    figure.suptitle(title, fontsize=8)
-    panels[-1].legend(frameon=False, fontsize=8)
+    for axes in panels[len(algorithms) :]:
+        axes.remove()
+    figure.supxlabel("local steps per round", fontsize=9)
+    figure.supylabel("test error", fontsize=9)
+    figure.suptitle("\n".join(part for line in title.splitlines() for part in textwrap.wrap(line, int(11.5 * width))), fontsize=9)
+    handles = _legend(styles, any(point["n_seeds"] > 1 for point in points))
+    figure.legend(handles=handles, loc="outside right center", frameon=False, fontsize=8)
     figure.savefig(target, dpi=120)
 
 
-def _u_curve(axes: Axes, rows: pd.DataFrame, colour: str, label: str) -> None:
-    steps, error, spread = rows["local_steps"], rows["test_error_mean"], rows["test_error_std"].fillna(0)
-    axes.plot(steps, error, marker=".", color=colour, label=label)
-    axes.fill_between(steps, error - spread, error + spread, color=colour, alpha=0.15, linewidth=0)
-    best = rows.loc[error.idxmin()]
-    axes.plot(best["local_steps"], best["test_error_mean"], marker="*", markersize=12, color=colour)
+def _styles(budgets: Sequence[float]) -> dict[float, dict[str, Any]]:
+    """No privacy is dashed and dark; budgets run through a map that the colour-blind can order too, each with a mark of its own."""
+    import matplotlib
+
+    private = [eps for eps in budgets if eps < float("inf")]
+    styles = {}
+    for index, eps in enumerate(private):
+        colour = matplotlib.colormaps["viridis"](0.85 * (1 - index / max(1, len(private) - 1)))
+        styles[eps] = {"color": colour, "marker": "osD^vPX"[index % 7], "linestyle": "-", "label": f"ε = {eps:.4g}"}
+    without = {"color": "0.25", "marker": ".", "linestyle": "--", "label": "no privacy"}
+    return {eps: styles.get(eps, without) for eps in budgets}
+
+
+def _u_curve(axes: Axes, line: Sequence[Mapping[str, Any]], style: dict[str, Any]) -> None:
+    if not line:
+        return
+    steps, errors = [point["local_steps"] for point in line], [point["test_error_mean"] for point in line]
+    axes.plot(steps, errors, markersize=4, linewidth=1.4, **style)
+    low = [point["test_error_mean"] - point["test_error_std"] for point in line]
+    high = [point["test_error_mean"] + point["test_error_std"] for point in line]
+    axes.fill_between(steps, low, high, color=style["color"], alpha=0.15, linewidth=0)
+    best = min(range(len(line)), key=lambda index: (errors[index], steps[index]))
+    axes.plot(steps[best], errors[best], **{**_STAR, "color": style["color"]})
+
+
+_STAR: dict[str, Any] = {"marker": "*", "markersize": 13, "markeredgecolor": "black", "markeredgewidth": 0.8, "linestyle": "", "zorder": 5}
+
+
+def _legend(styles: Mapping[float, dict[str, Any]], band: bool) -> list[Any]:
+    from matplotlib.lines import Line2D
+    from matplotlib.patches import Patch
+
+    lines: list[Any] = [Line2D([], [], markersize=4, linewidth=1.4, **style) for style in styles.values()]
+    lines.append(Line2D([], [], label="best", **{**_STAR, "color": "white", "markersize": 10}))
+    return [*lines, *([Patch(color="0.5", alpha=0.3, linewidth=0, label="± one std over seeds")] if band else [])]
+
+
+def _apart(ticks: Sequence[int], inches: float) -> list[int]:
+    """As many of the ticks as have room beside each other on a log axis of that length, the ends among them."""
+    span = max(math.log(ticks[-1] / ticks[0]), 1e-9)
+
+    def collide(low: int, high: int) -> bool:
+        return math.log(high / low) / span * inches < 0.035 * (len(str(low)) + len(str(high))) + 0.06
+
+    kept = [ticks[0]]
+    for tick in ticks[1:-1]:
+        if not collide(kept[-1], tick) and not collide(tick, ticks[-1]):
+            kept.append(tick)
+    return [*kept, ticks[-1]] if len(ticks) > 1 else kept
 
 
 def _figure(width: float, height: float) -> Figure:
@@ -95,6 +148,7 @@ def _figure(width: float, height: float) -> Figure:
 
 def partition(table: Path, target: Path, title: str, most: int = 40) -> None:
     """A bar for each of the first clients of a partition.csv, stacked by label where it has labels."""
+    import pandas as pd
     from matplotlib.ticker import MaxNLocator
 
     rows = pd.read_csv(table)
@@ -108,7 +162,7 @@ def partition(table: Path, target: Path, title: str, most: int = 40) -> None:
         axes.bar(shown["client"], shown[column], bottom=below, color=colour, width=0.9, label=column.removeprefix("label_"))
         below = below + shown[column]
     if not labels:
-        axes.bar(shown["client"], shown["records"], color="tab:blue", width=0.9)
+        axes.bar(shown["client"], shown["records"], color=BLUE, width=0.9)
     axes.set_xlabel("client" if len(shown) == len(rows) else f"client (the first {len(shown)} of {len(rows)})")
     axes.set_ylabel("training records")
     axes.set_xlim(-0.7, len(shown) - 0.3)

@@ -1,0 +1,23 @@
+"""How the points of a sweep are run: here (basic), on this machine's cores (joblib), on a cluster (slurm)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from dpfl_bench.launchers.base import Launcher
+from dpfl_bench.settings import ConfigError
+from dpfl_bench.targets import target
+
+OURS = "dpfl_bench.launchers."
+HYDRAS_BASIC = "hydra._internal.core_plugins.basic_launcher.BasicLauncher"  # what `hydra/launcher=basic` names
+
+
+def chosen(node: Mapping[str, Any]) -> Launcher:
+    """The launcher of `hydra/launcher=...`, made of its options; they are checked here."""
+    if node["_target_"] == HYDRAS_BASIC:
+        node = {"_target_": f"{OURS}basic.Basic"}
+    if not str(node["_target_"]).startswith(OURS):
+        raise ConfigError(f"hydra/launcher: expected basic, joblib or slurm, got the class {node['_target_']}")
+    made: Launcher = target(node)(**{key: value for key, value in node.items() if key != "_target_"})
+    return made

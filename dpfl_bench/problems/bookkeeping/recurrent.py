@@ -1,0 +1,54 @@
+"""An LSTM with its recurrence in sight, and its records' gradients.
+
+With the gates before their activations z_t = W x_t + b + U h_(t-1) + c and g_t the loss's gradient by z_t, a record's gradients are
+W: sum_t g_t x_t', U: sum_t g_t h_(t-1)', b and c: sum_t g_t. W x_t + b + c, computed at once for all t, has the gradients g_t as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from dpfl_bench.problems.bookkeeping.sums import Gradients, Positions, Room, formed, over_positions
+
+Tap = Callable[[Tensor, Tensor, Callable[[Tensor, Tensor], Gradients]], Tensor]  # Trace.tap
+States = tuple[Tensor, Tensor]  # hidden states and cells
+
+
+def lstm(tap: Tap, room: Room, layer: nn.LSTM, input: Tensor, hx: States | None = None) -> tuple[Tensor, States]:
+    """What nn.LSTM returns: one direction, no projections."""
+    x = input if layer.batch_first else input.transpose(0, 1)
+    zeros = x.new_zeros(layer.num_layers, len(x), layer.hidden_size)
+    before, after = hx or (zeros, zeros), []
+    for number, (h, c) in enumerate(zip(*before, strict=True)):
+        if number:
+            x = functional.dropout(x, layer.dropout, layer.training)
+        x, h, c = _one_layer(tap, room, layer, number, x, h, c)
+        after.append((h, c))
+    hidden, cells = (torch.stack(last) for last in zip(*after, strict=True))
+    return x if layer.batch_first else x.transpose(0, 1), (hidden, cells)
+
+
+def _one_layer(tap: Tap, room: Room, layer: nn.LSTM, number: int, x: Tensor, h: Tensor, c: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """x: (n, times, k), h and c: (n, hidden) -> the hidden states (n, times, hidden), the last one and the last cell."""
+    w, u, *biases = (
+        getattr(layer, f"{name}_l{number}") for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")[: 4 if layer.bias else 2]
+    )
+    hidden = [h]
+
+    def gradients(x: Tensor, g: Tensor) -> Gradients:
+        states = torch.stack(hidden[:-1], 1)
+        for weight, inputs in ((w, x), (u, states)):
+            yield weight, over_positions(Positions(g, inputs.__getitem__, inputs.shape[2]), room)
+        found = formed(g.sum(1))
+        yield from ((bias, found) for bias in biases)
+
+    for z in tap(functional.linear(x, w, sum(biases) if biases else None), x, gradients).unbind(1):
+        i, f, g, o = torch.addmm(z, h, u.t()).chunk(4, 1)
+        c = f.sigmoid() * c + i.sigmoid() * g.tanh()
+        h = o.sigmoid() * c.tanh()
+        hidden.append(h)
+    return torch.stack(hidden[1:], 1), h, c

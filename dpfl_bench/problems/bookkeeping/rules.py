@@ -1,0 +1,94 @@
+"""What each kind of layer adds to its parameters' gradients, from what came in, x, and the loss's gradient by what went out, g.
+
+| layer | gradient of a record |
+|---|---|
+| Linear | weight: sum_p g_p x_p' over the record's positions p; bias: sum_p g_p |
+| Conv, ConvTranspose | the same with patches of x (`convolutions.py`) |
+| Embedding | row v: sum of g_p over the positions p of token v, none for padding_idx |
+| GroupNorm, InstanceNorm, LayerNorm, RMSNorm | weight: sum_p g_p z_p with the normalised z; bias: sum_p g_p |
+| PReLU | sum_p g_p min(x_p, 0) |
+| LSTM | Linear's, twice in each of its layers (`recurrent.py`) |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from torch.nn.modules.instancenorm import _InstanceNorm
+
+from dpfl_bench.problems.bookkeeping.convolutions import convolution
+from dpfl_bench.problems.bookkeeping.sums import Found, Gradients, Positions, Room, add_product, formed, over_positions, squares
+
+
+def linear(room: Room, layer: nn.Linear, x: Tensor, g: Tensor) -> Gradients:
+    """x: (n, *positions, k), g: (n, *positions, o)."""
+    if x.dim() == 2:
+        bias = formed(g)
+        weight = Found(bias.squares * squares(x), lambda scales, total: add_product(g, x, scales[:, None], total))
+    else:
+        x, g = (t.reshape(len(t), -1, t.shape[-1]) for t in (x, g))
+        bias = formed(g.sum(1))
+        weight = over_positions(Positions(g, x.__getitem__, x.shape[2]), room)
+    yield layer.weight, weight
+    if layer.bias is not None:
+        yield layer.bias, bias
+
+
+def embedding(room: Room, layer: nn.Embedding, x: Tensor, g: Tensor) -> Gradients:
+    """x: (n, *positions) of tokens, g: (n, *positions, k). What a record adds to one token's row is added up first."""
+    n, words = len(x), layer.num_embeddings
+    tokens, g = x.reshape(n, -1), g.reshape(n, -1, layer.embedding_dim)
+    pairs = tokens + words * torch.arange(n, device=x.device)[:, None]
+    if layer.padding_idx is not None:
+        learnt = tokens != layer.padding_idx
+        pairs, g = pairs[learnt], g[learnt]
+    pairs, place = torch.unique(pairs, return_inverse=True)
+    rows = g.new_zeros(len(pairs), layer.embedding_dim).index_add_(0, place.flatten(), g.flatten(0, -2))
+    record, word, found = pairs // words, pairs % words, squares(rows)
+
+    def add(scales: Tensor, total: Tensor) -> None:
+        total.view(words, -1).index_add_(0, word, rows * scales[record, None])
+
+    yield layer.weight, Found(found.new_zeros(n).index_add_(0, record, found), add)
+
+
+def channel_norm(room: Room, layer: nn.GroupNorm | _InstanceNorm, x: Tensor, g: Tensor) -> Gradients:
+    """x, g: (n, channels, *positions)."""
+    groups = layer.num_groups if isinstance(layer, nn.GroupNorm) else layer.num_features
+    z = functional.group_norm(x, groups, eps=layer.eps)
+    yield layer.weight, formed((g * z).reshape(*g.shape[:2], -1).sum(2))
+    if layer.bias is not None:
+        yield layer.bias, formed(g.reshape(*g.shape[:2], -1).sum(2))
+
+
+def trailing_norm(room: Room, layer: nn.LayerNorm | nn.RMSNorm, x: Tensor, g: Tensor) -> Gradients:
+    """x, g: (n, *positions, *shape)."""
+    shape, by_position = list(layer.normalized_shape), (len(x), -1, *layer.normalized_shape)
+    if isinstance(layer, nn.RMSNorm):
+        z = functional.rms_norm(x, shape, eps=layer.eps)
+    else:
+        z = functional.layer_norm(x, shape, eps=layer.eps)
+        if layer.bias is not None:
+            yield layer.bias, formed(g.reshape(by_position).sum(1))
+    yield layer.weight, formed((g * z).reshape(by_position).sum(1))
+
+
+def prelu(room: Room, layer: nn.PReLU, x: Tensor, g: Tensor) -> Gradients:
+    """x, g: (n, *positions), or (n, channels, *positions) with a slope for each channel."""
+    slopes = (g * x.clamp(max=0)).reshape(len(x), layer.num_parameters, -1)
+    yield layer.weight, formed(slopes.sum(2))
+
+
+Rule = Callable[[Room, Any, Tensor, Tensor], Gradients]
+RULES: dict[type[nn.Module], Rule] = {
+    nn.Linear: linear,
+    **dict.fromkeys((nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d), convolution),
+    nn.Embedding: embedding,
+    **dict.fromkeys((nn.GroupNorm, nn.InstanceNorm1d, nn.InstanceNorm2d, nn.InstanceNorm3d), channel_norm),
+    **dict.fromkeys((nn.LayerNorm, nn.RMSNorm), trailing_norm),
+    nn.PReLU: prelu,
+}

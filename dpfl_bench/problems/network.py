@@ -1,0 +1,58 @@
+"""A torch module as a function of one flat vector."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from dpfl_bench import rng
+from dpfl_bench.problems.tasks import Task, classify
+
+
+@dataclass(frozen=True)
+class Network:
+    make: Callable[[], nn.Module]
+    task: Task = field(default_factory=classify)
+
+    @cached_property
+    def module(self) -> nn.Module:
+        """The architecture on the `meta` device: shapes and forward, no numbers."""
+        with torch.device("meta"):
+            return self.make()
+
+    @cached_property
+    def sizes(self) -> list[int]:
+        """Of each parameter."""
+        return [p.numel() for p in self.module.parameters()]
+
+    @property
+    def dimension(self) -> int:
+        return sum(self.sizes)
+
+    def has(self, *kinds: type[nn.Module]) -> bool:
+        return any(isinstance(layer, kinds) for layer in self.module.modules())
+
+    def outputs(self, x: Tensor, features: Tensor) -> Tensor:
+        named = self.module.named_parameters()
+        parameters = {name: part.view(p.shape) for (name, p), part in zip(named, torch.split(x, self.sizes), strict=True)}
+        found: Tensor = functional_call(self.module, parameters, (features,))
+        return found
+
+    def losses(self, x: Tensor, features: Tensor, targets: Tensor) -> Tensor:
+        return self.task.losses(self.outputs(x, features), targets)
+
+    def bound(self, parameters: Tensor, gradients: Tensor | None = None) -> nn.Module:
+        """A module of its own whose parameters (and their gradients) are views of flat vectors: (d,) each."""
+        module = rng.initialised(self.make, 0).to(parameters)
+        views = torch.split(parameters, self.sizes)
+        slopes = torch.split(parameters if gradients is None else gradients, self.sizes)
+        for p, view, slope in zip(module.parameters(), views, slopes, strict=True):
+            p.data = view.view(p.shape)
+            p.requires_grad_(gradients is not None)
+            p.grad = None if gradients is None else slope.view(p.shape)
+        return module

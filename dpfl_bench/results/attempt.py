@@ -1,0 +1,29 @@
+"""One process's attempt at a run: nobody else works in its folder meanwhile, and how it ended is written there."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from dpfl_bench.results.folder import RunFolder
+from dpfl_bench.results.lock import Claim, Lost, held
+from dpfl_bench.signals import Interrupted
+
+
+@contextmanager
+def attempt(folder: RunFolder, wait: bool = False) -> Iterator[Claim]:
+    """Raises Held where another process works there. Whoever waited for one has to look whether it finished the run."""
+    with held(folder.path, wait) as claim:
+        try:
+            yield claim
+        except Lost:  # it is another's to write
+            raise
+        except (Interrupted, KeyboardInterrupt) as error:
+            folder.tell("interrupted", error=str(error) or "stopped by a second signal, at once")
+            raise
+        except BaseException as error:
+            folder.tell("failed", error=f"{type(error).__name__}: {error}", traceback=traceback.format_exc())
+            raise
+        finally:
+            claim.finished = not claim.lost and folder.finished is not None

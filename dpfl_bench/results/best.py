@@ -1,0 +1,160 @@
+"""From runs to the optimal-(E, T) table: what may be compared, what is a point over several seeds, and the best point of each kind."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
+
+KEYS = ("dataset", "setting", "algo", "guarantee", "budget")  # what may stand in one row or line
+PROBLEM = ("clients", "sampled_clients")  # and all of dataset.*, model.*, partition.*
+# settings that other columns tell, or that choose no hyper-parameter
+TOLD = {
+    *("eps", "delta", "local_steps", "rounds", "total_steps", "local_epochs", "total_epochs", "lr", "seed", "repeats", "eval_every"),
+    *PROBLEM,
+    *(f"privacy.{key}" for key in ("name", "unit", "trust", "neighbours", "observer", "colluding", "mechanism", "accountant", "clip")),
+    *("algo.name", "default_local_steps", "default_total_steps", "stop_at_eps"),
+}
+Row = dict[str, Any]
+
+
+def compared(rows: Sequence[Row], differing: Iterable[str]) -> list[Row]:
+    """Each row with what may be compared: the same problem (`setting`), the same guarantee, the same eps (`budget`).
+
+    `budget` is the eps that was asked for where the noise was solved for it, and the eps that the run really has elsewhere.
+    """
+    return [{**row, **_guarantee(row), "setting": setting} for row, setting in zip(rows, _settings(rows, differing), strict=True)]
+
+
+def _guarantee(row: Row) -> Row:
+    asked = row["eps_target"]
+    real = asked if row.get("eps") is None else row["eps"]
+    words = [row.get(key) for key in ("unit", "trust", "neighbours", "observer")]
+    words.append(f"{row['colluding']} colluding" if row.get("colluding") else None)
+    words.append(f"delta {row.get('delta')}")
+    words.append("PrivUnit" if row.get("mechanism") == "privunit" else None)
+    words.append("drifting controls" if row.get("memory") and row.get("trust") == "central" else None)
+    words.append("the paper's own accountant, no guarantee" if row.get("accountant") == "paper" else None)
+    words.append("not fully accounted" if row.get("fully_accounted") is False else None)
+    guarantee = ", ".join(str(w) for w in words if w) if real != math.inf else ""
+    algo = f"{row['algo']} (naive step)" if row.get("naive") else row["algo"]
+    return {"algo": algo, "budget": asked if 0.99 * asked <= real <= asked else real, "guarantee": guarantee}
+
+
+def _settings(rows: Sequence[Row], differing: Iterable[str]) -> list[str]:
+    """The problem in words: model, clients, and whatever else of data set, model or partition differs between runs on such a problem."""
+    keys = [key for key in differing if key.partition(".")[0] in ("dataset", "model", "partition") and key != "dataset.name"]
+
+    def kind(row: Row) -> tuple[Any, ...]:
+        return row["dataset"], row.get("model"), row.get("partition.name")
+
+    values: dict[tuple[Any, ...], set[Any]] = {}
+    for row in rows:
+        values.setdefault((row["dataset"], "partition.name"), set()).add(row.get("partition.name"))
+        for key in keys:
+            values.setdefault((*kind(row), key), set()).add(row.get(key))
+    settings = []
+    for row in rows:
+        words = [f"{key} {row[key]}" for key in ("model", *PROBLEM) if row.get(key) is not None]
+        words += [f"partition {row['partition.name']}"] if len(values[row["dataset"], "partition.name"]) > 1 else []
+        words += [f"{key} {row.get(key)}" for key in keys if len(values[*kind(row), key]) > 1 and key != "model.name"]
+        settings.append(", ".join(words))
+    return settings
+
+
+def pooled(rows: Sequence[Row]) -> list[Row]:
+    """Points: runs that differ in their seeds alone are one, with mean and standard deviation of the test error over all seeds.
+
+    A seed counts once: of runs that share seeds, the one with more of them. A point of which a run diverged is none.
+    """
+    points: dict[str, list[Row]] = {}
+    for row in rows:
+        points.setdefault(row.get("point_id") or row["run_id"], []).append(row)
+    return [_point(runs) for runs in points.values() if all(run["status"] == "done" and _is_number(run["test_error_mean"]) for run in runs)]
+
+
+def _point(runs: list[Row]) -> Row:
+    counted: list[Row] = []
+    seeds: set[Any] = set()
+    for run in sorted(runs, key=lambda run: (-len(_seeds(run)), min(_seeds(run)), run["run_id"])):
+        if not seeds & set(_seeds(run)):
+            counted.append(run)
+            seeds |= set(_seeds(run))
+    mean, std = _moments(counted)
+    worst = {key: max(run[key] for run in counted) for key in ("rounds", "budget", "eps") if counted[0].get(key) is not None}
+    told = {"test_error_mean": mean, "test_error_std": std, "n_seeds": len(seeds), "run_ids": [run["run_id"] for run in counted]}
+    return {**counted[0], **worst, **told}
+
+
+def _seeds(run: Row) -> list[Any]:
+    return run.get("seeds") or [0]
+
+
+def _moments(runs: list[Row]) -> tuple[float, float]:
+    """Mean and standard deviation (n - 1) over all seeds, of those over the seeds of each run."""
+    if len(runs) == 1:
+        return runs[0]["test_error_mean"], runs[0].get("test_error_std") or 0.0
+    counts, means = [len(_seeds(run)) for run in runs], [run["test_error_mean"] for run in runs]
+    mean = math.fsum(n * m for n, m in zip(counts, means, strict=True)) / sum(counts)
+    within = math.fsum((n - 1) * (run.get("test_error_std") or 0.0) ** 2 for n, run in zip(counts, runs, strict=True))
+    between = math.fsum(n * (m - mean) ** 2 for n, m in zip(counts, means, strict=True))
+    return mean, math.sqrt((within + between) / (sum(counts) - 1))
+
+
+def _is_number(value: Any) -> bool:
+    return value is not None and not math.isnan(value)
+
+
+def groups(points: Iterable[Row]) -> dict[tuple[Any, ...], list[Row]]:
+    """What may be compared, in the order of the table: no privacy first, then the largest budget."""
+
+    def key(point: Row) -> tuple[Any, ...]:
+        return tuple(-point[k] if k == "budget" else point[k] for k in KEYS)
+
+    found = groupby(sorted(points, key=key), key=lambda point: tuple(point[k] for k in KEYS))
+    return {group: list(members) for group, members in found}
+
+
+@dataclass(frozen=True)
+class Table:
+    rows: list[Row]
+    swept: list[str]  # the columns of hyper-parameters in which points differ, beside local steps and rounds
+
+
+def optimal(points: Sequence[Row], settings: Iterable[str]) -> Table:
+    """Per group the point with the least mean test error (of equals, the fewest local steps), and its gap to the best without privacy.
+
+    `settings`: columns that may have been swept.
+    """
+    extra = [key for key in settings if key not in TOLD and key.partition(".")[0] not in ("dataset", "model", "partition")]
+    swept = [key for key in ("clip", "lr", *extra) if len({point.get(key) for point in points} - {None}) > 1]
+    columns = dict.fromkeys(["eps_target", "local_steps", "rounds", "total_steps", "clip", "lr", *swept])
+    errors = ("test_error_mean", "test_error_std", "n_seeds", "eps", "run_ids")
+    found = groups(points)
+    best = {group: min(members, key=_order) for group, members in found.items()}
+    free = {group[:3]: point["test_error_mean"] for group, point in best.items() if group[-1] == math.inf}
+    table = []
+    for group, point in best.items():
+        row = {**dict(zip(KEYS, group, strict=True)), **{key: point.get(key) for key in (*columns, *errors)}}
+        table.append({**row, "gap": point["test_error_mean"] - _without_privacy(free, *group[:3]), "points": len(found[group])})
+    return Table(table, swept)
+
+
+def _without_privacy(free: Mapping[tuple[Any, ...], float], dataset: str, setting: str, algo: str) -> float:
+    """The error at eps=inf; `dp_fedavg` there is `fedavg`, to the bit. NaN where neither was run."""
+    names = (algo, algo.removeprefix("dp_"), f"dp_{algo}")
+    return next((free[dataset, setting, name] for name in names if (dataset, setting, name) in free), math.nan)
+
+
+def _order(point: Row) -> tuple[Any, ...]:
+    return point["test_error_mean"], point["local_steps"], point["run_ids"]
+
+
+def best_by_steps(points: Iterable[Row]) -> list[Row]:
+    """For each algorithm, budget and number of local steps the best point over whatever else was swept: what the U-curves show."""
+    best: dict[tuple[Any, ...], Row] = {}
+    for point in sorted(points, key=_order, reverse=True):
+        best[point["algo"], point["budget"], point["local_steps"]] = point
+    return list(best.values())

@@ -1,0 +1,111 @@
+"""What was swept: the settings in which run folders differ, under dotted names, from the configs that the runs wrote.
+
+The YAML of a config is read line by line: ten thousand of them take seconds, a parser minutes. Only the values of columns are parsed.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from sys import intern
+from typing import Any
+
+import yaml
+
+from dpfl_bench.settings import UNTOLD, UNTOLD_OF_DATASET
+
+_LINE = re.compile(r"( *)(?:'([^']+)'|([^\s#:'\"\[{&*!|>%@`-][^:]*)):(?: (.*))?$")
+_IDLE = ""  # no value is empty
+_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+@dataclass(frozen=True)
+class Columns:
+    rows: list[dict[str, Any]]  # run by run: name -> value, None where the run has no such setting
+    named: list[str]  # those of the columns that overrides set
+    differing: list[str]  # those in which runs differ
+
+
+def columns(folders: Sequence[Path]) -> Columns:
+    """A column for each setting that an override set or in which two runs differ."""
+    overrides = [_overrides(folder) for folder in folders]
+    configs = [_told(_config(folder, given)) for folder, given in zip(folders, overrides, strict=True)]
+    keys = list(dict.fromkeys(key for config in configs for key in config))
+    differing = [key for key in keys if len({config.get(key) for config in configs} - {_IDLE}) > 1]
+    groups = {key.rpartition(".")[0] for key in keys}
+    asked = {f"{key}.name" if key in groups else key for found in overrides for key in found}
+    named = [key for key in keys if key in asked]
+    shown = [key for key in keys if key in asked or key in differing]
+    rows = [{key: _value(config.get(key, _IDLE)) for key in shown} for config in configs]
+    return Columns(rows, named, differing)
+
+
+def flat(text: str) -> dict[str, str]:
+    """Dotted name -> the YAML of its value, of a config as OmegaConf writes it: block style, a key a line, nothing in flow style but
+    empty collections. A line deeper than a key with a value, or that is no key, goes on with that value."""
+    found: dict[str, str] = {}
+    above: list[tuple[int, str]] = []  # indent and dotted name of the key at hand and of those that it is inside of
+    for line in text.splitlines():
+        match = _LINE.match(line)
+        indent = len(match[1]) if match else -1
+        if match is None or (above and indent > above[-1][0] and found[above[-1][1]]):
+            if above:
+                found[above[-1][1]] += "\n" + line
+            continue
+        while above and above[-1][0] >= indent:
+            above.pop()
+        key = match[2] or match[3]
+        name = intern(f"{above[-1][1]}.{key}" if above else key)
+        found[name] = intern(match[4] or "")
+        above.append((indent, name))
+    return {name: value for name, value in found.items() if value}
+
+
+def _overrides(folder: Path) -> dict[str, str]:
+    """Key -> text, of the overrides that set a value (of one that chooses a file of a group: the group's name)."""
+    try:
+        lines = (folder / ".hydra" / "overrides.yaml").read_text().splitlines()
+    except (OSError, ValueError):
+        return {}
+    pairs = (line.removeprefix("- ").partition("=") for line in lines if "=" in line and not line.startswith("- ~"))
+    return {key.lstrip("+").partition("@")[0].replace("/", "."): value for key, _, value in pairs}
+
+
+def _config(folder: Path, overrides: Mapping[str, str]) -> dict[str, str]:
+    """Of a folder without its config, the overrides have to do."""
+    try:
+        return flat((folder / ".hydra" / "config.yaml").read_text())
+    except (OSError, ValueError):
+        return dict(overrides)
+
+
+def _told(config: Mapping[str, str]) -> dict[str, str]:
+    """What is part of a run's id. Without privacy its settings are idle: of many runs with one id, the first left its own there."""
+    idle = config.get("eps") in (".inf", "inf") and config.get("privacy.bound_without_noise") != "true"
+    return {key: _IDLE if idle and _is_of_privacy(key) else value for key, value in config.items() if _counts(key)}
+
+
+def _is_of_privacy(key: str) -> bool:
+    return key == "delta" or key.startswith("privacy.")
+
+
+def _counts(key: str) -> bool:
+    group, _, inner = key.partition(".")
+    return not (group in UNTOLD or inner == "_target_" or (group == "dataset" and inner in UNTOLD_OF_DATASET))
+
+
+@lru_cache(maxsize=100_000)
+def _value(text: str) -> Any:
+    if text == _IDLE:
+        return None
+    try:
+        value = yaml.load(text, _LOADER)
+    except yaml.YAMLError:
+        return text
+    if isinstance(value, float) and math.isnan(value):
+        return None
+    return value if isinstance(value, str | int | float | bool | None) else str(value)

@@ -1,0 +1,45 @@
+"""outputs/sweeps/<id>/sweep.json: the command of a sweep and its runs, so that what is missing can be told and finished."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Sweep:
+    path: Path
+    command: str  # that began it, and that finishes it
+    cwd: str  # where
+    runs: Mapping[Path, tuple[str, ...]]  # run folder -> overrides
+
+
+def record(outputs: str, command: str, runs: Mapping[Path, Sequence[str]]) -> Sweep:
+    """The same runs are the same sweep."""
+    name = hashlib.sha256("\n".join(sorted(map(str, runs))).encode()).hexdigest()[:10]
+    path = Path(outputs) / "sweeps" / name
+    path.mkdir(parents=True, exist_ok=True)
+    points = [{"run": os.path.relpath(run, path), "overrides": list(overrides)} for run, overrides in runs.items()]
+    part = path / f"sweep.{os.getpid()}.part"
+    part.write_text(json.dumps({"command": command, "cwd": str(Path.cwd()), "points": points}, indent=1) + "\n")
+    part.replace(path / "sweep.json")
+    return read(path)
+
+
+def read(path: Path) -> Sweep:
+    """Runs are told relative to the sweep's folder, so that outputs can be moved."""
+    told = json.loads((path / "sweep.json").read_text())
+    runs = {Path(os.path.normpath(path / point["run"])): tuple(point["overrides"]) for point in told["points"]}
+    return Sweep(path, told["command"], told["cwd"], runs)
+
+
+def below(folder: Path) -> list[Sweep]:
+    """The sweep of a folder, or those of `outputs`, which may be given as outputs/runs or outputs/sweeps."""
+    if (folder / "sweep.json").exists():
+        return [read(folder)]
+    outputs = folder.parent if folder.name in ("runs", "sweeps") else folder
+    return [read(path.parent) for path in sorted((outputs / "sweeps").glob("*/sweep.json"))]

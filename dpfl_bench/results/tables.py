@@ -1,0 +1,105 @@
+"""The optimal-(E, T) table for people, papers and machines: Markdown, LaTeX and CSV."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from dpfl_bench.results.best import Row, Table
+
+TUNING = (
+    "Choosing the best point of a sweep on private data costs privacy that no run's eps includes; "
+    "the table describes the trade-off, it is not a private way to tune."
+)
+
+
+@dataclass(frozen=True)
+class Column:
+    head: str
+    cells: list[str]
+    right: bool = True  # aligned, as numbers are
+
+
+def laid_out(table: Table) -> list[Column]:
+    """For a person; settings and guarantees are told where they differ."""
+    rows = table.rows
+    columns = [Column("data set", [row["dataset"] for row in rows], False), Column("algorithm", [row["algo"] for row in rows], False)]
+    for key in ("setting", "guarantee"):
+        if len({row[key] for row in rows if row[key]}) > 1:
+            columns.append(Column(key, [row[key] for row in rows], False))
+    columns.append(Column("eps", [f"{row['budget']:.4g}" for row in rows]))
+    heads = {"local_steps": "best local steps", "rounds": "rounds", "total_steps": "total steps"}
+    columns += [Column(heads.get(key, key), [_cell(row[key]) for row in rows]) for key in (*heads, *table.swept)]
+    columns.append(Column("test error", [_error(row) for row in rows]))
+    columns.append(Column("n seeds", [str(row["n_seeds"]) for row in rows]))
+    columns.append(Column("gap to no privacy", ["" if math.isnan(row["gap"]) else f"{row['gap']:+.4f}" for row in rows]))
+    if any("tuning_eps" in row for row in rows):
+        columns.append(Column("eps with tuning", [_cell(row["tuning_eps"]) for row in rows]))
+    return columns
+
+
+def _error(row: Row) -> str:
+    return f"{row['test_error_mean']:.4f}" + (f" ± {row['test_error_std']:.4f}" if row["n_seeds"] > 1 else "")
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return ""
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def markdown(table: Table) -> str:
+    columns = laid_out(table)
+    lines = [[column.head for column in columns], ["---:" if column.right else "---" for column in columns]]
+    lines += [[column.cells[index].replace("|", "\\|") for column in columns] for index in range(len(table.rows))]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+
+
+def latex(table: Table, notes: Iterable[str]) -> str:
+    r"""To be \input: a tabular, and the notes under it. Needs booktabs."""
+    columns = laid_out(table)
+    lines = [
+        "% \\usepackage{booktabs}",
+        f"\\begin{{tabular}}{{{''.join('r' if column.right else 'l' for column in columns)}}}",
+        "\\toprule",
+    ]
+    lines += [" & ".join(_tex(column.head) for column in columns) + r" \\", "\\midrule"]
+    lines += [" & ".join(_tex(column.cells[index]) for column in columns) + r" \\" for index in range(len(table.rows))]
+    lines += ["\\bottomrule", "\\end{tabular}", *(f"\n\\par\\smallskip\\noindent{{\\footnotesize {_tex(note)}\\par}}" for note in notes)]
+    return "\n".join(lines) + "\n"
+
+
+_ESCAPED = {
+    **{c: f"\\{c}" for c in "&%$#_{}"},
+    **{c: f"{{{c}}}" for c in "[]*"},  # after a line's end they mean something
+    **{"~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "\\": r"\textbackslash{}", "|": r"\textbar{}"},
+    **{"<": r"\textless{}", ">": r"\textgreater{}", "±": r"$\pm$", "ε": r"$\varepsilon$", "\n": " ", '"': "''"},
+}
+
+
+def _tex(text: str) -> str:
+    if text == "inf":
+        return r"$\infty$"
+    signed = f"${text}$" if text[:1] in ("+", "-") and text[1:2].isdigit() else ""
+    return signed or "".join(_ESCAPED.get(c, c if c < "\u0180" else "?") for c in text)
+
+
+def csv_text(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> str:
+    """Numbers so that they come back bit for bit; nothing for what a row has not."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows([[_plain(row.get(column)) for column in columns] for row in rows])
+    return text.getvalue()
+
+
+def _plain(value: Any) -> str:
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return ""
+    if isinstance(value, list):
+        return " ".join(map(str, value))
+    return repr(value) if isinstance(value, float) else str(value)

@@ -1,0 +1,97 @@
+"""The budget of "best of the sweep": what a row of the optimal-(E, T) table costs if its point had been found by private selection.
+
+Read from the runs' privacy.json, so it speaks of what they released. `privacy/selection.py` has the theorems and what they ask for.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from dpfl_bench.privacy import selection
+from dpfl_bench.privacy.releases import Companion, Composition, PrivacyError
+from dpfl_bench.privacy.selection import Candidate
+from dpfl_bench.results.best import KEYS, Row, groups
+from dpfl_bench.results.folder import RunFolder
+
+
+@dataclass(frozen=True)
+class Tuning:
+    distribution: str = "geometric"
+    mean: float | None = None  # of the number of trials; None: as many as there are points
+
+    def __post_init__(self) -> None:
+        if self.mean is not None:
+            selection.check(self.distribution, self.mean)
+
+
+def tuned(rows: Sequence[Row], points: Iterable[Row], folders: Mapping[str, Path], asked: Tuning) -> tuple[list[Row], list[str]]:
+    """The table's rows with `tuning_eps` (None where there is none), and what to say of them."""
+    found = groups(points)
+    made, notes = [], [_assumptions(asked)]
+    for row in rows:
+        members = found[tuple(row[key] for key in KEYS)]
+        eps = None
+        if row["budget"] < math.inf:
+            try:
+                eps = _epsilon(members, folders, asked)
+            except PrivacyError as error:
+                notes.append(f"no eps with tuning for {row['algo']} on {row['dataset']} at eps {row['budget']:.4g}: {error}")
+        made.append({**row, "tuning_eps": eps})
+    if all(row["budget"] == math.inf for row in rows):
+        notes.append("no eps with tuning: all runs have eps=inf, there is no privacy to lose")
+    return made, notes
+
+
+def _epsilon(points: Sequence[Row], folders: Mapping[str, Path], asked: Tuning) -> float:
+    mean = float(len(points)) if asked.mean is None else asked.mean
+    delta = points[0].get("delta")
+    if delta is None or any(point.get("eps") is None for point in points):
+        raise PrivacyError("the runs tell no eps or no delta; expected result.json of this version")
+    runs = [run for point in points for run in point["run_ids"]]
+    candidates = [candidate(RunFolder(folders[run]), delta) for run in runs]
+    if mean == 1 and asked.distribution != "poisson":  # one trial, for sure
+        return float(max(point["eps"] for point in points))
+    return selection.epsilon(selection.trial(candidates), delta, asked.distribution, mean)
+
+
+def candidate(folder: RunFolder, delta: float) -> Candidate:
+    """What a run released, as the alternative of which Rényi divergences show the least eps. Refuses a run without a guarantee."""
+    try:
+        told = folder.read("privacy.json")
+        accounted = told["accounted"] if told else None
+        if told is None or accounted is None:
+            raise KeyError
+        if told["accountant"] == "paper" or not told["fully_accounted"]:
+            raise PrivacyError(f"run {folder.path.name} is not fully accounted; expected runs with a guarantee")
+        z, alternatives = float(accounted["noise_multiplier"]), [_composition(each) for each in accounted["as_one_of"]]
+    except (OSError, KeyError, TypeError, ValueError) as error:
+        if isinstance(error, PrivacyError):
+            raise
+        raise PrivacyError(f"run {folder.path.name} does not tell what it released; expected privacy.json of this version") from None
+    if not 0 < z < math.inf or not alternatives:
+        raise PrivacyError(f"run {folder.path.name} has no noise; expected runs with privacy")
+    if len(alternatives) == 1:
+        return alternatives[0], z
+    return min(((c, z) for c in alternatives), key=lambda each: selection.epsilon(selection.trial([each]), delta, "geometric", 1))
+
+
+def _composition(told: dict[str, Any]) -> Composition:
+    companions = tuple(Companion(**each) for each in told["companions"])
+    return Composition(**{**told, "companions": companions, "rounds": tuple((k, count) for k, count in told["rounds"])})
+
+
+def _assumptions(asked: Tuning) -> str:
+    mean = "as many on average as the row has points" if asked.mean is None else f"{asked.mean:g} on average"
+    nothing = " (nothing, if there was none)" if asked.distribution == "poisson" else ""
+    return (
+        f"eps with tuning: at the runs' delta, for releasing the best of a random number of trials ({asked.distribution}, {mean}; "
+        "Papernot & Steinke 2022), each a fresh run, of one seed, of a point drawn uniformly at random from the row's points. It holds "
+        f"if the number of trials is drawn beforehand and kept secret, if only the best trial is released{nothing}, and if the score "
+        "that trials are compared by comes from public data or is part of what a run releases within its eps (the test error of these "
+        "tables is neither, unless the test records are public). It takes the largest Rényi divergence over the points, and it says "
+        "nothing of this sweep, which tried every point."
+    )

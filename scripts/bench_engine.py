@@ -1,0 +1,248 @@
+"""Seconds per round of the engine on a fixed workload: the very objects that `dpfl-bench run` builds. Prints one JSON line.
+
+    .venv/bin/python scripts/bench_engine.py --workload W1 --threads 1 --rounds 3 --repeat 3
+    .venv/bin/python scripts/bench_engine.py --workload W2 --check      # the same iterates as one loop per client and record
+
+W1: logistic regression at client level, W2: a CNN (26,010 parameters) at client level, W3: that CNN at record level, W3L: logistic
+regression at record level. The data are random numbers that depend on the sizes alone. `--overrides` changes any setting.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import statistics
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+CLIENT = ("privacy=central", "privacy.neighbours=add_remove_one")
+RECORD = ("privacy=record", "privacy.neighbours=replace_one")
+LOGREG = ("model=logreg", "model.l2=0")
+CNN = ("model=pfl_cnn_mnist", "model.activation=relu")
+
+
+@dataclass(frozen=True)
+class Workload:
+    clients: int
+    records: int  # of each
+    batch: int
+    steps: int
+    overrides: tuple[str, ...]
+
+    @property
+    def noise(self) -> float:
+        """Standard deviation / C is 1 everywhere; the multiplier is relative to the sensitivity, C or 2C."""
+        return 0.5 if "privacy=record" in self.overrides else 1.0
+
+
+WORKLOADS = {
+    "W1": Workload(100, 200, 20, 10, (*LOGREG, *CLIENT)),
+    "W2": Workload(50, 200, 20, 10, (*CNN, *CLIENT)),
+    "W3": Workload(10, 1000, 64, 16, (*CNN, *RECORD)),
+    "W3L": Workload(10, 1000, 64, 16, (*LOGREG, *RECORD)),
+}
+
+
+def job(work: Workload, rounds: int, more: list[str]) -> Any:
+    """What `dpfl-bench run` builds, on random records in place of a data set's."""
+    from dpfl_bench import build, compose, config, device
+    from dpfl_bench.federation.clients import Federation
+    from dpfl_bench.federation.sampling import LotRule
+    from dpfl_bench.holders import Holders
+    from dpfl_bench.job import Job
+    from dpfl_bench.privatise import Budget, drawn_schedules
+
+    settings = config.settings(compose.composed(_overrides(work, rounds, more)))
+    records = _records(settings.clients, work.records)
+    parts = list(np.arange(len(records.train_y)).reshape(settings.clients, -1))
+    holders = Holders.of(settings, parts) if settings.private and settings.privacy.unit == "record" else None
+    budget = Budget.of(settings, drawn_schedules(settings), holders)
+    problem = build.problem(settings, list(records.train_x.shape[1:]), records.classes)
+    where, numbers = device.choose(settings.device), device.dtype(settings.dtype)
+    device.one_thread(where)
+    federation = Federation(records, parts, LotRule(settings.batch_size, settings.sample_rate), where, numbers)
+    data = build.Data(federation, records, parts)
+    return Job(settings, list(budget.schedules), budget, problem, data, None, build.algorithm(settings))
+
+
+def _overrides(work: Workload, rounds: int, more: list[str]) -> list[str]:
+    return [
+        *("algo=dp_fedavg", "dataset=mnist", "partition=iid", f"clients={work.clients}", "lr=0.1", f"records={work.records}"),
+        *(f"batch_size={work.batch}", f"local_steps={work.steps}", f"rounds={rounds}", *work.overrides, "privacy.clip=1.0"),
+        *("privacy.calibration=fixed", f"privacy.noise_multiplier={work.noise}", "device=cpu", *more),
+    ]
+
+
+def _records(clients: int, each: int) -> Any:
+    """The bytes of ../shared/bench/common.py's `data`, and a small test set."""
+    from dpfl_bench.data.records import Records
+
+    draw = np.random.default_rng(0)
+    x = draw.standard_normal((clients, each, 784), dtype=np.float32).reshape(-1, 1, 28, 28)
+    y = draw.integers(0, 10, (clients, each), dtype=np.int64).ravel()
+    test = draw.standard_normal((200, 1, 28, 28), dtype=np.float32), draw.integers(0, 10, 200, dtype=np.int64)
+    return Records(x, y, *test, owners=None, classes=10, source="random numbers", expected=None)
+
+
+def seconds_per_round(made: Any, rounds: int, repeat: int) -> Iterator[float]:
+    """The first round is a warm-up: it is played and not counted."""
+    from dpfl_bench import build, engine, job, train
+
+    schedule = made.schedules[0]
+    cohort = build.cohort(made.settings, made.budget, made.problem, made.data, schedule.seed)
+    state = cohort.start(job.initial(made, schedule.seed))
+    with engine.crew(made.settings, cohort, state) as crew:
+        played = train.rounds(cohort, schedule, state, 0, crew)
+        next(played)
+        for _ in range(repeat):
+            started = time.perf_counter()
+            for _ in range(rounds):
+                next(played)
+            yield (time.perf_counter() - started) / rounds
+
+
+def overheads(work: Workload, rounds: int, repeat: int, more: list[str]) -> Iterator[dict[str, float]]:
+    """Seconds of whole runs with evaluation and checkpoints as they are by default, and with one evaluation at the end; interleaved."""
+    import tempfile
+
+    from dpfl_bench import run
+
+    ways = {"default": [], "off": [f"eval_every={rounds}", "checkpoint_every=1000000"]}
+    for _ in range(repeat):
+        seconds = {}
+        for way, overrides in ways.items():
+            with tempfile.TemporaryDirectory() as outputs:
+                made = job(work, rounds, [f"outputs={outputs}", "plot=false", *overrides, *more])
+                run.prepare = lambda settings, made=made: made  # instead of loading a data set
+                started = time.perf_counter()
+                run.run(made.settings, [], "")
+                seconds[way] = time.perf_counter() - started
+        yield seconds
+
+
+def checked(work: Workload, rounds: int, more: list[str]) -> dict[str, float]:
+    """How far the iterates are from those of plain loops, relative to their length: the largest over the rounds.
+
+    One round in float32, whose rounding decides on which side of a ReLU's kink a record is: sooner or later the two are different runs.
+    """
+    return {
+        "float32": max(_differences(job(work, 1, more))),
+        "float64": max(_differences(job(work, rounds, ["dtype=float64", *more]))),
+    }
+
+
+def _differences(made: Any) -> Iterator[float]:
+    from dpfl_bench import build, job, train
+
+    schedule = made.schedules[0]
+    cohort = build.cohort(made.settings, made.budget, made.problem, made.data, schedule.seed)
+    x = job.initial(made, schedule.seed)
+    for done, state, _ in train.rounds(cohort, schedule, cohort.start(x), 0):
+        expected = naive(made, schedule.round(done - 1), x)
+        yield float((state.server.x - expected).norm() / expected.norm())
+        x = state.server.x
+
+
+def naive(made: Any, round: Any, x: Any) -> Any:
+    """x after one round of torch.nn and torch.optim: one client, one step and (at record level) one record after the other.
+
+    The same draws and noise, in the same number format.
+    """
+    import torch
+    from torch.nn import functional
+
+    from dpfl_bench.federation.sampling import LotRule
+    from dpfl_bench.privacy import mechanisms
+
+    settings, federation = made.settings, made.data.federation
+    at_records = settings.privacy.unit == "record"
+    network = _network(made, settings).to(x)
+    lots = LotRule(settings.batch_size, settings.sample_rate)
+    total = torch.zeros_like(x)
+    for client in round.cohort.tolist():
+        torch.nn.utils.vector_to_parameters(x.clone(), network.parameters())
+        optimiser = torch.optim.SGD(network.parameters(), lr=settings.lr)
+        stream = mechanisms.RecordGaussian(settings.seed, round.index, [client])
+        for picks, _ in lots.draw(settings.seed, round.index, client, int(federation.sizes[client]), round.steps):
+            lot = torch.from_numpy(picks + federation.offsets[client])
+            features, targets = federation.features[lot], federation.targets[lot]
+            optimiser.zero_grad()
+            if at_records:
+                summed = sum(_clipped(network, f, t) for f, t in zip(features.split(1), targets.split(1), strict=True))
+                noised = (summed + torch.from_numpy(stream.draw(len(x))[0]).to(x)) / len(lot)
+                for p, part in zip(network.parameters(), noised.split([p.numel() for p in network.parameters()]), strict=True):
+                    p.grad = part.view(p.shape)
+            else:
+                functional.cross_entropy(network(features), targets).backward()
+            optimiser.step()
+        update = torch.nn.utils.parameters_to_vector(network.parameters()).detach() - x
+        total += update if at_records else update * min(1.0, 1.0 / float(update.norm()))
+    if not at_records:
+        total += torch.from_numpy(mechanisms.server_gaussian(settings.seed, round.index, len(x), 1.0)).to(x)
+    return x + total / len(round.cohort)
+
+
+def _network(made: Any, settings: Any) -> Any:
+    from torch import nn
+
+    if settings.model["name"] == "logreg":
+        return nn.Sequential(nn.Flatten(), nn.Linear(784, 10))
+    return made.problem.make()
+
+
+def _clipped(network: Any, record: Any, target: Any) -> Any:
+    """A record's gradient, at most 1 long; leaves gradients for the caller to overwrite."""
+    import torch
+    from torch.nn import functional
+
+    network.zero_grad()
+    functional.cross_entropy(network(record), target).backward()
+    gradient = torch.cat([p.grad.flatten() for p in network.parameters()])
+    return gradient * min(1.0, 1.0 / float(gradient.norm()))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--workload", default="W1", choices=list(WORKLOADS))
+    parser.add_argument("--threads", type=int, default=1, help="cores; as many worker processes use them unless --workers says otherwise")
+    parser.add_argument("--workers", type=int, default=None)
+    for name in ("clients", "records", "steps"):
+        parser.add_argument(f"--{name}", type=int, help="instead of the workload's")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--repeat", type=int, default=3)
+    parser.add_argument("--check", action="store_true", help="compare the iterates of --rounds rounds with plain loops")
+    parser.add_argument("--overheads", action="store_true", help="what evaluation, logging and checkpoints cost in runs of --rounds rounds")
+    parser.add_argument("--overrides", nargs="*", default=[], help="further settings, as dpfl-bench run takes them")
+    flags = parser.parse_args()
+    os.environ["OMP_NUM_THREADS"] = str(flags.threads)
+    sizes = {name: getattr(flags, name) for name in ("clients", "records", "steps") if getattr(flags, name) is not None}
+    work = replace(WORKLOADS[flags.workload], **sizes)
+    if flags.check:
+        errors = checked(work, flags.rounds, flags.overrides)
+        print(json.dumps({"workload": flags.workload, "rounds": flags.rounds, "relative_error": errors}))
+        sys.exit(0 if max(errors.values()) < 1e-5 else 1)
+    workers = [f"engine.workers={flags.workers or flags.threads}"]
+    if flags.overheads:
+        found = list(overheads(work, flags.rounds, flags.repeat, [*workers, *flags.overrides]))
+        ratios = [one["default"] / one["off"] - 1 for one in found]
+        print(json.dumps({"workload": flags.workload, "rounds": flags.rounds, "seconds": found, "overhead": statistics.median(ratios)}))
+        return
+    made = job(work, 1 + flags.rounds * flags.repeat, [*workers, *flags.overrides])
+    before = time.process_time()
+    seconds = list(seconds_per_round(made, flags.rounds, flags.repeat))
+    told = {"peer": "dpfl-bench", "workload": flags.workload, "M": made.settings.clients, "threads": flags.threads}
+    told |= {"workers": made.settings.engine.workers, "rounds": flags.rounds, "repeat": flags.repeat, "params": made.problem.dimension}
+    told |= {"sec_per_round": seconds, "sec_per_round_median": statistics.median(seconds), "load1": os.getloadavg()[0]}
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    print(json.dumps(told | {"cpu_s": time.process_time() - before, "peak_mb": peak}))
+
+
+if __name__ == "__main__":
+    main()
