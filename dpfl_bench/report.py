@@ -30,6 +30,7 @@ def result(job: Job, folder: RunFolder, seconds: float, diverged: dict[str, int]
         "results_version": RESULTS_VERSION,
         "algo": settings.algo["name"],
         "dataset": settings.dataset["name"],
+        "subset": job.data.records.subset or None,
         "model": settings.model["name"],
         "eps_target": settings.eps,
         "eps": job.budget.eps,
@@ -71,7 +72,6 @@ def result(job: Job, folder: RunFolder, seconds: float, diverged: dict[str, int]
         },
         "data": {
             "source": job.data.records.source,
-            "subset": job.data.records.subset or None,
             "train": int(job.data.federation.sizes.sum()),
             "test": len(job.data.records.test_y),
         },

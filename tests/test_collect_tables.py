@@ -52,6 +52,25 @@ def test_the_table_takes_the_least_error_and_the_gap_to_no_privacy() -> None:
     assert len(table_of("out/results.csv")) == 7
 
 
+def test_a_part_of_a_data_set_is_another_data_set() -> None:
+    """Nobody takes one for the other, and they are not compared."""
+    part = {"dataset": "mnist", "subset": "subset 2000 of 70000"}
+    for steps in (1, 5):
+        finish(f"part{steps}", **part, local_steps=steps, test_error_mean=0.3)
+        finish(f"whole{steps}", dataset="mnist", subset=None, local_steps=steps, test_error_mean=0.2)
+    free("free", **part, test_error_mean=0.1)
+    table = collect(["runs"], "out").table
+    assert [(r["dataset"], r["budget"], r["points"]) for r in table.rows] == [
+        ("mnist", 2.0, 2),
+        ("mnist (subset 2000 of 70000)", INF, 1),
+        ("mnist (subset 2000 of 70000)", 2.0, 2),
+    ]
+    assert math.isnan(table.rows[0]["gap"])
+    assert "| mnist (subset 2000 of 70000) |" in tables.markdown(table)
+    assert [r["subset"] for r in table_of("out/results.csv")].count("subset 2000 of 70000") == 3
+    assert sorted(path.name for path in Path("out").glob("*.png")) == ["u_curves_mnist_1.png", "u_curves_mnist_2.png"]
+
+
 def test_no_privacy_goes_by_two_names() -> None:
     """dp_fedavg at eps=inf is fedavg; its own name counts first."""
     for name, algo, error in (("a", "dp_fedavg", 0.3), ("b", "dp_scaffnew", 0.4)):

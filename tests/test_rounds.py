@@ -46,7 +46,7 @@ def test_one_round(model: str, unit: str) -> None:
     assert 0 < result["eps"] <= 8
     assert rows["train_loss"].map(math.isfinite).all()
     assert rows["train_loss"].nunique() == 2  # it moved
-    assert bool(result["data"]["subset"]) == (file != "")
+    assert bool(result["subset"]) == (file != "")
 
 
 @pytest.mark.slow

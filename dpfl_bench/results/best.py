@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
+from dpfl_bench.results.summary import whole_or_part
+
 KEYS = ("dataset", "setting", "algo", "guarantee", "budget")  # what may stand in one row or line
 PROBLEM = ("clients", "sampled_clients")  # and all of dataset.*, model.*, partition.*
 # settings that other columns tell, or that choose no hyper-parameter
@@ -23,7 +25,8 @@ Row = dict[str, Any]
 def compared(rows: Sequence[Row], differing: Iterable[str]) -> list[Row]:
     """Each row with what may be compared: the same problem (`setting`), the same guarantee, the same eps (`budget`).
 
-    `budget` is the eps that was asked for where the noise was solved for it, and the eps that the run really has elsewhere.
+    A part of a data set is another data set. `budget` is the eps that was asked for where the noise was solved for it, and the eps that
+    the run really has elsewhere.
     """
     return [{**row, **_guarantee(row), "setting": setting} for row, setting in zip(rows, _settings(rows, differing), strict=True)]
 
@@ -40,7 +43,7 @@ def _guarantee(row: Row) -> Row:
     words.append("not fully accounted" if row.get("fully_accounted") is False else None)
     guarantee = ", ".join(str(w) for w in words if w) if real != math.inf else ""
     algo = f"{row['algo']} (naive step)" if row.get("naive") else row["algo"]
-    return {"algo": algo, "budget": asked if 0.99 * asked <= real <= asked else real, "guarantee": guarantee}
+    return {"dataset": whole_or_part(row), "algo": algo, "budget": asked if 0.99 * asked <= real <= asked else real, "guarantee": guarantee}
 
 
 def _settings(rows: Sequence[Row], differing: Iterable[str]) -> list[str]:

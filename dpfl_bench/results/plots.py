@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dpfl_bench.results.summary import whole_or_part
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
@@ -37,7 +39,7 @@ def curve(metrics: Path, result: dict[str, Any], target: Path) -> None:
         budget += ", not fully accounted"
     if result.get("accountant") == "paper":
         budget += ", by the paper's own accountant (no guarantee)"
-    figure.suptitle(f"{result['algo']} on {result['dataset']}, {budget}; {result['local_steps']} local steps", fontsize=10)
+    figure.suptitle(f"{result['algo']} on {whole_or_part(result)}, {budget}; {result['local_steps']} local steps", fontsize=10)
     figure.savefig(target, dpi=120)
 
 

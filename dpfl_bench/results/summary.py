@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 
 def summary(result: dict[str, Any]) -> str:
     budget = "no privacy" if result["eps"] == math.inf else f"eps {result['eps']:.4g} ({_noise(result)})"
-    where = f"{result['algo']} on {result['dataset']}: {result['rounds']} rounds of {result['local_steps']} local steps, {budget}"
+    where = f"{result['algo']} on {whole_or_part(result)}: {result['rounds']} rounds of {result['local_steps']} local steps, {budget}"
     if result["status"] == "diverged":
         return f"{where}: diverged in round {result['diverged']['round']} (seed {result['diverged']['seed']}); lower lr"
     spread = f" ± {result['test_error_std']:.4f} over {len(result['seeds'])} seeds" if len(result["seeds"]) > 1 else ""
-    subset = f"; {result['data']['subset']}" if result["data"]["subset"] else ""
-    return f"{where}: test error {result['test_error_mean']:.4f}{spread}{subset}"
+    return f"{where}: test error {result['test_error_mean']:.4f}{spread}"
+
+
+def whole_or_part(result: Mapping[str, Any]) -> str:
+    """The data set, and if only a part of it was there, how much: nobody is to take one for the other."""
+    return f"{result['dataset']} ({result['subset']})" if result.get("subset") else str(result["dataset"])
 
 
 def _noise(result: dict[str, Any]) -> str:
