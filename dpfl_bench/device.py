@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import sys
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from dpfl_bench.settings import ConfigError
@@ -12,6 +14,8 @@ if TYPE_CHECKING:
     import torch
 
 DTYPES = ("float32", "float64")
+_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # malloc.h
+_KEPT_BYTES, _SMALL_BYTES = 2**30, 2**25  # 32 MB is the most that older versions take
 
 
 def choose(name: str) -> torch.device:
@@ -44,13 +48,21 @@ def forks(device: torch.device) -> bool:
     return device.type == "cpu" and sys.platform == "linux"
 
 
-def one_thread(device: torch.device) -> None:
-    """Cores are used by worker processes. Threads that wait for each other over matrices of a cache's size cost more than they give, and
-    their number would move the last bits."""
+def for_small_tensors(device: torch.device) -> None:
+    """How this process computes from now on, on a CPU.
+
+    With one thread: cores are used by worker processes. Threads that wait for each other over matrices of a cache's size cost more than
+    they give, and their number would move the last bits. And what is freed is kept: pages that go back to the system between two steps,
+    and come again, can cost more than the arithmetic on them.
+    """
     import torch
 
     if device.type == "cpu":
         torch.set_num_threads(1)
+        with suppress(AttributeError, OSError):  # another C library than glibc
+            mallopt = ctypes.CDLL(None).mallopt
+            mallopt(_TRIM_THRESHOLD, _KEPT_BYTES)
+            mallopt(_MMAP_THRESHOLD, _SMALL_BYTES)
 
 
 def free_memory() -> int | None:

@@ -45,7 +45,7 @@ def prepare(settings: Settings) -> Job:
         budget = _calibrated(Budget.of(settings, drawn, Holders.of(settings, data.parts)))
     problem = build.problem(settings, list(data.records.train_x.shape[1:]), data.records.classes)
     engine.check_memories(settings, problem, data.federation, algorithm.remembers)
-    device.one_thread(data.federation.features.device)
+    device.for_small_tensors(data.federation.features.device)
     return Job(settings, list(budget.schedules), budget, problem, data, build.reference(settings, problem, data.federation), algorithm)
 
 

@@ -66,7 +66,7 @@ def job(work: Workload, rounds: int, more: list[str]) -> Any:
     budget = Budget.of(settings, drawn_schedules(settings), holders)
     problem = build.problem(settings, list(records.train_x.shape[1:]), records.classes)
     where, numbers = device.choose(settings.device), device.dtype(settings.dtype)
-    device.one_thread(where)
+    device.for_small_tensors(where)
     federation = Federation(records, parts, LotRule(settings.batch_size, settings.sample_rate), where, numbers)
     data = build.Data(federation, records, parts)
     return Job(settings, list(budget.schedules), budget, problem, data, None, build.algorithm(settings))

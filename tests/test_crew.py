@@ -76,7 +76,7 @@ def differing(one: Told, other: Told) -> list[str]:
     return [f"{name} after round {k + 1}" for name in one for k, (a, b) in enumerate(zip(one[name], other[name], strict=True)) if a != b]
 
 
-def same_with_every_crew(settings: Settings, build: Build = cohort_of, groups: int = 5) -> Told:
+def same_with_every_crew(settings: Settings, build: Build = cohort_of, groups: int = 6) -> Told:
     """What one process finds; asserts that it worked in so many groups, that every crew agrees, and that something happened."""
     first = build(settings)
     assert len(first.cohort.groups(first.schedule.round(0).cohort)) == groups

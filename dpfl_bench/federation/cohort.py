@@ -100,11 +100,12 @@ class Cohort:
         return State(self.algorithm.start(x), velocity, memory, Ledger(clients), self.clip, x.new_empty(0, len(x)))
 
     def groups(self, cohort: np.ndarray) -> list[np.ndarray]:
-        """Of whole chunks, as many as can be summed apart."""
+        """Of whole chunks, as many as can be summed apart; if several, an even number, so that two workers get equally many."""
         if not len(cohort):
             return []
         chunks = 1 if self.door.median else -(-len(cohort) // self.chunk)  # the median is of all
-        return np.array_split(cohort, min(chunks, most_groups(self.problem.dimension)))
+        chunks += chunks % 2 if chunks > 1 else 0
+        return np.array_split(cohort, min(chunks, len(cohort), most_groups(self.problem.dimension)))
 
     def work(self, server: Server, memory: Tensor | None, round: Round, clients: np.ndarray, clip: float) -> tuple[Worked, Kept]:
         """A group's part of a round, up to the doors."""

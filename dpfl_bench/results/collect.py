@@ -146,7 +146,8 @@ def _plot(points: Sequence[Row], swept: Sequence[str], target: Path) -> None:
         for guarantee in sorted({point["guarantee"] for point in here} - {""}) or [""]:
             members = [point for point in here if point["guarantee"] in ("", guarantee)]
             if len({point["local_steps"] for point in members}) > 1:
-                pictures.setdefault(dataset.partition(" (")[0], []).append((f"{dataset}: {setting}\n{guarantee or 'no privacy'}{over}", members))
+                title = f"{dataset}: {setting}\n{guarantee or 'no privacy'}{over}"
+                pictures.setdefault(dataset.partition(" (")[0], []).append((title, members))
     for dataset, found in pictures.items():
         for number, (title, members) in enumerate(found, start=1):
             name = re.sub(r"[^\w.-]", "_", dataset) + (f"_{number}" if len(found) > 1 else "")
