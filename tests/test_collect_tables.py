@@ -45,9 +45,9 @@ def test_the_table_takes_the_least_error_and_the_gap_to_no_privacy() -> None:
     lines = tables.markdown(table).splitlines()
     assert len({line.count("|") for line in lines}) == 1
     assert lines[0] == (
-        "| data set | algorithm | eps | best local steps | rounds | total steps | test error | n seeds | gap to no privacy |"
+        "| data set | algorithm | eps | best local steps | as good | rounds | total steps | test error | n seeds | gap to no privacy |"
     )
-    assert lines[3] == "| digits | dp_fedavg | 2 | 5 | 20 | 100 | 0.2500 ± 0.0100 | 3 | +0.1500 |"
+    assert lines[3] == "| digits | dp_fedavg | 2 | 5 | 5 | 20 | 100 | 0.2500 ± 0.0100 | 3 | +0.1500 |"
     assert lines[4].endswith("| 0.2400 | 1 |  |")
     assert len(table_of("out/results.csv")) == 7
 
@@ -69,6 +69,31 @@ def test_a_part_of_a_data_set_is_another_data_set() -> None:
     assert "| mnist (subset 2000 of 70000) |" in tables.markdown(table)
     assert [r["subset"] for r in table_of("out/results.csv")].count("subset 2000 of 70000") == 3
     assert sorted(path.name for path in Path("out").glob("*.png")) == ["u_curves_mnist_1.png", "u_curves_mnist_2.png"]
+
+
+def test_what_the_seeds_cannot_tell_apart_is_as_good() -> None:
+    """The standard error of the difference of two means over 4 seeds with deviation .02 is .02 / sqrt(2) = .0141."""
+    errors = {1: 0.2645, 2: 0.2635, 4: 0.25, 5: 0.2641, 10: 0.2642, 20: 0.2643}
+    for steps, error in errors.items():
+        finish(f"r{steps}", local_steps=steps, test_error_mean=error, test_error_std=0.02, seeds=[0, 1, 2, 3])
+    finish("worse", local_steps=1, clip=3.0, test_error_mean=0.4, test_error_std=0.5, seeds=[0, 1, 2, 3])
+    (row,) = collect(["runs"], "out").table.rows
+    assert row["local_steps"] == 4
+    assert (row["tried"], row["as_good"]) == ([1, 2, 4, 5, 10, 20], [2, 4, 5])
+    assert table_of("out/table.csv")[0]["as_good"] == "2 4 5"
+    assert "| 4 | 2-5 | 20 |" in Path("out/table.md").read_text()
+
+
+@pytest.mark.parametrize(("chosen", "said"), [([4], "4"), ([1, 2], "1-2"), ([1, 4, 9], "1, 4, 9"), ([1, 2, 5, 9], "1-2, 5-9"), ([], "")])
+def test_ranges(chosen: list[int], said: str) -> None:
+    assert tables._ranges(chosen, [1, 2, 4, 5, 9]) == said
+
+
+def test_one_seed_tells_equals_alone() -> None:
+    for steps, error in ((1, 0.2), (2, 0.2), (5, 0.2001)):
+        finish(f"r{steps}", local_steps=steps, test_error_mean=error)
+    (row,) = collect(["runs"], "out").table.rows
+    assert (row["local_steps"], row["as_good"]) == (1, [1, 2])
 
 
 def test_no_privacy_goes_by_two_names() -> None:
@@ -148,9 +173,9 @@ def test_different_guarantees_share_no_row() -> None:
     finish("leaking", trust="central", eps=2.0, test_error_mean=0.1, fully_accounted=False)
     finish("papers", trust="central", eps=2.0, test_error_mean=0.1, accountant="paper", fully_accounted=False)
     text = call("collect", "runs").out
-    assert "| client, secagg, replace_one, server, delta 1e-05 | 2 | 5 | 20 | 100 | 0.3000" in text
-    assert "| client, secagg, replace_one, server, delta 1e-05 | 46.2 | 5 | 20 | 100 | 0.1000" in text
-    assert "| client, central, replace_one, server, delta 1e-05 | 2 | 5 | 20 | 100 | 0.2000" in text
+    assert "| client, secagg, replace_one, server, delta 1e-05 | 2 | 5 | 5 | 20 | 100 | 0.3000" in text
+    assert "| client, secagg, replace_one, server, delta 1e-05 | 46.2 | 5 | 5 | 20 | 100 | 0.1000" in text
+    assert "| client, central, replace_one, server, delta 1e-05 | 2 | 5 | 5 | 20 | 100 | 0.2000" in text
     assert "delta 1e-05, not fully accounted |" in text
     assert "delta 1e-05, the paper's own accountant, no guarantee, not fully accounted |" in text
 
@@ -198,7 +223,15 @@ def odd_table() -> Table:
     """Names that a markup language would stumble over."""
     names = ["a_b & c%", "$x^2$ #1 {y}", "back\\slash ~tilde", "<|>", "[opt]", "*star", 'say "so"', "é ü ß", "λ → ∞"]
     common = {"eps_target": 0.5, "clip": None, "lr": 0.1, "x_y": None, "guarantee": "g, δ", "run_ids": [], "points": 1, "eps": 0.5}
-    common |= {"local_steps": 1, "rounds": 100, "total_steps": None, "test_error_mean": 0.1, "test_error_std": 0.01}
+    common |= {
+        "local_steps": 1,
+        "rounds": 100,
+        "total_steps": None,
+        "test_error_mean": 0.1,
+        "test_error_std": 0.01,
+        "tried": [1, 2, 4],
+        "as_good": [1, 4],
+    }
     private, free = {"budget": 0.5, "gap": NAN, "tuning_eps": 1.25}, {"budget": INF, "gap": -0.01, "tuning_eps": None}
     rows = [
         {**common, **(free if n % 2 else private), "dataset": name, "algo": f"dp_{name}", "setting": name, "n_seeds": 1 + n}

@@ -129,7 +129,8 @@ class Table:
 def optimal(points: Sequence[Row], settings: Iterable[str]) -> Table:
     """Per group the point with the least mean test error (of equals, the fewest local steps), and its gap to the best without privacy.
 
-    `settings`: columns that may have been swept.
+    `settings`: columns that may have been swept. `as_good`: the local steps, of those that were `tried`, whose best point is no worse than
+    the seeds can tell.
     """
     extra = [key for key in settings if key not in TOLD and key.partition(".")[0] not in ("dataset", "model", "partition")]
     swept = [key for key in ("clip", "lr", *extra) if len({point.get(key) for point in points} - {None}) > 1]
@@ -141,8 +142,17 @@ def optimal(points: Sequence[Row], settings: Iterable[str]) -> Table:
     table = []
     for group, point in best.items():
         row = {**dict(zip(KEYS, group, strict=True)), **{key: point.get(key) for key in (*columns, *errors)}}
+        by_steps = {other["local_steps"]: other for other in sorted(found[group], key=_order, reverse=True)}
+        row["tried"] = sorted(by_steps)
+        row["as_good"] = [steps for steps in row["tried"] if not _told_apart(point, by_steps[steps])]
         table.append({**row, "gap": point["test_error_mean"] - _without_privacy(free, *group[:3]), "points": len(found[group])})
     return Table(table, swept)
+
+
+def _told_apart(best: Row, other: Row) -> bool:
+    """By more than the standard error of the difference of their means over seeds."""
+    error = math.hypot(*(point["test_error_std"] / math.sqrt(point["n_seeds"]) for point in (best, other)))
+    return bool(other["test_error_mean"] - best["test_error_mean"] > error + 1e-12)
 
 
 def _without_privacy(free: Mapping[tuple[Any, ...], float], dataset: str, setting: str, algo: str) -> float:
@@ -152,7 +162,9 @@ def _without_privacy(free: Mapping[tuple[Any, ...], float], dataset: str, settin
 
 
 def _order(point: Row) -> tuple[Any, ...]:
-    return point["test_error_mean"], point["local_steps"], point["run_ids"]
+    """Errors are fractions of a test set: what differs by rounding is equal, and then the fewest local steps count."""
+    told = [str(point.get(key)) for key in ("clip", "lr", "run_ids")]  # a clip may be a word
+    return round(point["test_error_mean"], 12), point["local_steps"], *told
 
 
 def best_by_steps(points: Iterable[Row]) -> list[Row]:

@@ -32,7 +32,9 @@ def laid_out(table: Table) -> list[Column]:
         if len({row[key] for row in rows if row[key]}) > 1:
             columns.append(Column(key, [row[key] for row in rows], False))
     columns.append(Column("eps", [f"{row['budget']:.4g}" for row in rows]))
-    heads = {"local_steps": "best local steps", "rounds": "rounds", "total_steps": "total steps"}
+    columns.append(Column("best local steps", [_cell(row["local_steps"]) for row in rows]))
+    columns.append(Column("as good", [_ranges(row["as_good"], row["tried"]) for row in rows]))
+    heads = {"rounds": "rounds", "total_steps": "total steps"}
     columns += [Column(heads.get(key, key), [_cell(row[key]) for row in rows]) for key in (*heads, *table.swept)]
     columns.append(Column("test error", [_error(row) for row in rows]))
     columns.append(Column("n seeds", [str(row["n_seeds"]) for row in rows]))
@@ -44,6 +46,18 @@ def laid_out(table: Table) -> list[Column]:
 
 def _error(row: Row) -> str:
     return f"{row['test_error_mean']:.4f}" + (f" ± {row['test_error_std']:.4f}" if row["n_seeds"] > 1 else "")
+
+
+def _ranges(chosen: Sequence[int], tried: Sequence[int]) -> str:
+    """4, 5 and 10 of 1, 4, 5, 10, 20: 4-10"""
+    ranges: list[list[int]] = []
+    for before, number in zip([None, *tried], tried, strict=False):
+        if number in chosen:
+            if ranges and ranges[-1][-1] == before:
+                ranges[-1].append(number)
+            else:
+                ranges.append([number])
+    return ", ".join(f"{found[0]}-{found[-1]}" if len(found) > 1 else str(found[0]) for found in ranges)
 
 
 def _cell(value: Any) -> str:
