@@ -40,15 +40,15 @@ def settings(composed: Composed) -> Settings:
 
 
 def _evaluation_interval(made: Settings) -> int:
-    """About 25 evaluations; fewer where they would be more than a twentieth of the work, but five. A gradient is three evaluations."""
+    """About 25 evaluations; fewer where they would be more than 4 % of the work, but four. A gradient is three evaluations."""
     often = math.ceil(made.rounds / 25)
     each, everything = made.records_per_client, made.dataset["records"]
     if not each or everything is None:
         return often
     lot = made.batch_size or each * (made.sample_rate or 1)
     work = 3 * made.sampled_clients * made.local_steps * lot
-    rarely: int = math.ceil(20 * everything / work)
-    return max(often, min(rarely, math.ceil(made.rounds / 5)))
+    rarely: int = math.ceil(25 * everything / work)
+    return max(often, min(rarely, math.ceil(made.rounds / 4)))
 
 
 def _check_keys(config: Mapping[str, Any], reference: Mapping[str, Any], prefix: str = "") -> None:

@@ -1,6 +1,6 @@
 """The product's gradients of an LSTM and a 3D-UNet against Opacus and a bare loop: interleaved, one thread, a JSON line for each.
 
-    .venv/bin/python scripts/bench_networks.py [lstm] [lstm_words] [unet3d] [--repeat 5]
+    .venv/bin/python scripts/bench_networks.py [--case lstm] [--repeat 5]
 
 lstm, lstm_words: the clipped sum of 64 records' gradients, by book-keeping and by Opacus' DPLSTM, on 80 characters of an alphabet of 80, or
 10 words of 2,000 (Opacus keeps a gradient of the whole embedding for each record). unet3d: four steps of SGD on lots of two volumes of
@@ -49,8 +49,9 @@ def words(length: int, vocabulary: int) -> Case:
     private.recurrent = DPLSTM(256, 256, 2, batch_first=True)
     plain = lstm([length], vocabulary, 256, 256, 2, True, None)
     nn.utils.vector_to_parameters(y, plain.parameters())
-    private.load_state_dict(plain.state_dict())  # under nn.LSTM's names; its parameters come in another order
-    hooked = GradSampleModule(private)
+    for name, layer in plain.named_children():  # nn.LSTM's names are understood; the parameters come in another order
+        getattr(private, name).load_state_dict(layer.state_dict())
+    hooked = GradSampleModule(private, loss_reduction="sum")
 
     def opacus() -> Tensor:
         hooked.zero_grad(set_to_none=True)
@@ -102,12 +103,12 @@ CASES: dict[str, Callable[[], Case]] = {"lstm": lambda: words(80, 80), "lstm_wor
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("cases", nargs="*", choices=[*CASES, []], default=list(CASES))
+    parser.add_argument("--case", dest="cases", action="append", choices=list(CASES), help="one of them, and again for another")
     parser.add_argument("--repeat", type=int, default=5)
     flags = parser.parse_args()
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
-    for name in flags.cases:
+    for name in flags.cases or CASES:
         ways = CASES[name]()  # each has run once by now, or runs once more below
         seconds: dict[str, list[float]] = {way: [] for way in ways}
         for repeat in range(flags.repeat + 1):

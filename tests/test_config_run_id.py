@@ -118,3 +118,18 @@ def test_a_new_version_of_the_results_is_a_new_id(monkeypatch: pytest.MonkeyPatc
     before = DEFAULT.run_id
     monkeypatch.setattr(schema, "RESULTS_VERSION", schema.RESULTS_VERSION + 1)
     assert DEFAULT.run_id != before
+
+
+@pytest.mark.parametrize(
+    ("overrides", "every"),
+    [
+        ((), 1),  # 10 rounds of 90 clients, 10 steps, 5 records each
+        (("rounds=100", "local_steps=10"), 4),  # 25 in all
+        (("rounds=100", "local_steps=1"), 9),  # 25 * 456 / (3 * 90 * 5)
+        (("rounds=100", "local_steps=1", "sampled_clients=1"), 25),  # four in all
+        (("rounds=2", "local_steps=1", "sampled_clients=1"), 1),
+        (("rounds=100", "local_steps=1", "eval_every=3"), 3),
+    ],
+)
+def test_how_often_a_run_evaluates_by_default(overrides: tuple[str, ...], every: int) -> None:
+    assert settings_of(*overrides).eval_every == every

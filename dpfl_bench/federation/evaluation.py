@@ -11,7 +11,7 @@ from torch import Tensor
 from dpfl_bench.federation.clients import Federation
 from dpfl_bench.problems.problem import Problem, Scored, in_dtype
 
-BATCH_NUMBERS = 2**20  # features evaluated at once
+BATCH_NUMBERS = 2**18  # features evaluated at once: as many as a core's cache likes
 OUTPUT_NUMBERS = 2**23  # outputs
 
 

@@ -156,7 +156,7 @@ class Flat(Loop):
             buffers.gradients.zero_()
             if len(weights):
                 buffers.parameters.copy_(row)
-                outputs = buffers.module(self._laid_out(features))
+                outputs = buffers.module(self.network.laid_out(features))
                 torch.autograd.backward(self.network.task.losses(outputs, targets) @ weights)
             gradients[i] = buffers.gradients
         return gradients
@@ -173,14 +173,14 @@ class Flat(Loop):
     def piece(self, y: Tensor, features: Tensor, targets: Tensor) -> Piece:
         buffers = self._buffers(y[None])
         buffers.parameters.copy_(y)
-        return Tapped(buffers.module, self.network.task.losses, self._laid_out(features), targets)
+        return Tapped(buffers.module, self.network.task.losses, self.network.laid_out(features), targets)
 
     def _has_rules(self, y: Tensor, batch: Batch) -> bool:
         """Tried once in each process, at a model without zeros that could hide something."""
         buffers = self._buffers(y)
         if buffers.rules is None:
             buffers.parameters.copy_(torch.from_numpy(rng.generator(0, "probe").normal(0, 0.1, y.shape[1])))
-            buffers.rules = supported(buffers.module, self._laid_out(batch.features[0, :2]))
+            buffers.rules = supported(buffers.module, self.network.laid_out(batch.features[0, :2]))
         return buffers.rules
 
     def _buffers(self, like: Tensor) -> _Buffers:
@@ -194,13 +194,3 @@ class Flat(Loop):
     @cached_property
     def _made(self) -> dict[tuple[torch.dtype, torch.device], _Buffers]:
         return {}
-
-    def _laid_out(self, features: Tensor) -> Tensor:
-        """Pixel by pixel in memory, as a CPU's convolutions and pools like it."""
-        layout = self._layouts.get(features.dim())
-        return features if layout is None or features.device.type != "cpu" else features.to(memory_format=layout)
-
-    @cached_property
-    def _layouts(self) -> dict[int, torch.memory_format]:
-        kinds = {4: (nn.Conv2d, torch.channels_last), 5: (nn.Conv3d, torch.channels_last_3d)}
-        return {axes: layout for axes, (kind, layout) in kinds.items() if self.network.has(kind)}

@@ -54,7 +54,7 @@ class ModuleProblem:
 
     def losses(self, x: Tensor, features: Tensor, targets: Tensor) -> Scored:
         with torch.no_grad():
-            outputs = self.network.outputs(x, features)
+            outputs = self.network.outputs(x, self.network.laid_out(features))
             return Scored(self.task.losses(outputs, targets), *self.task.scores(outputs, targets))
 
     @cached_property

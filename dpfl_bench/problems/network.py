@@ -43,6 +43,16 @@ class Network:
         found: Tensor = functional_call(self.module, parameters, (features,))
         return found
 
+    def laid_out(self, features: Tensor) -> Tensor:
+        """Pixel by pixel in memory, as a CPU's convolutions and pools like it."""
+        layout = self._layouts.get(features.dim())
+        return features if layout is None or features.device.type != "cpu" else features.to(memory_format=layout)
+
+    @cached_property
+    def _layouts(self) -> dict[int, torch.memory_format]:
+        kinds = {4: (nn.Conv2d, torch.channels_last), 5: (nn.Conv3d, torch.channels_last_3d)}
+        return {axes: layout for axes, (kind, layout) in kinds.items() if self.has(kind)}
+
     def losses(self, x: Tensor, features: Tensor, targets: Tensor) -> Tensor:
         return self.task.losses(self.outputs(x, features), targets)
 
