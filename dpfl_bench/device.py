@@ -36,10 +36,21 @@ def choose(name: str) -> torch.device:
 
 
 def cores() -> int:
-    """How many this process may use: Slurm's or OMP_NUM_THREADS' word, else what the system allows."""
-    told = os.environ.get("SLURM_CPUS_PER_TASK") or os.environ.get("OMP_NUM_THREADS") or ""
-    if told.isdigit() and int(told) > 0:
-        return int(told)
+    """How many a sweep may use: Slurm's word, else what the system allows."""
+    return _told("SLURM_CPUS_PER_TASK") or _allowed()
+
+
+def cores_of_a_run() -> int:
+    """How many one run may use: where Slurm says nothing, OMP_NUM_THREADS speaks of a single process."""
+    return _told("SLURM_CPUS_PER_TASK") or _told("OMP_NUM_THREADS") or _allowed()
+
+
+def _told(name: str) -> int:
+    word = os.environ.get(name, "")
+    return int(word) if word.isdigit() else 0
+
+
+def _allowed() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 

@@ -73,7 +73,7 @@ def workers(settings: Settings, cohort: Cohort) -> int:
     at_once = min(settings.sampled_clients, cohort.chunk) * (VECTORS * d + inputs)
     if asked is None:
         small = settings.sampled_clients * settings.local_steps * (inputs + d) < SMALL_ROUND
-        asked = 1 if small else min(device.cores(), max(1, _memory_numbers(settings, federation) // at_once))
+        asked = 1 if small else min(device.cores_of_a_run(), max(1, _memory_numbers(settings, federation) // at_once))
     return max(1, min(asked, len(cohort.groups(np.arange(settings.sampled_clients)))))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from forks import Forks, forks
 
 from dpfl_bench import build, compose, conf, config, run, train
 from dpfl_bench.data.records import Records
@@ -155,6 +157,13 @@ def private_algo(algo: Algo) -> Algo:
     if not algo.settings().private:
         pytest.skip("an algorithm without privacy")
     return algo
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Forks]:
+    """A process to fork commands from."""
+    with forks(tmp_path_factory.mktemp("server"), tmp_path_factory.mktemp("calibrations")) as running:
+        yield running
 
 
 @pytest.fixture(scope="session")

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +20,9 @@ from dpfl_bench import cli, compose, run, sweep
 compose.composed([])
 for line in sys.stdin:
     arguments = json.loads(line)
+    if isinstance(arguments, int):
+        print(os.waitstatus_to_exitcode(os.waitpid(arguments, 0)[1]), flush=True)
+        continue
     pid = os.fork()
     if pid == 0:
         code = 1
@@ -36,24 +39,28 @@ for line in sys.stdin:
         finally:
             os._exit(code)
     print(pid, flush=True)
-    print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), flush=True)
 """
+
+
+def rows_of(folder: Path) -> int:
+    """The lines of its metrics.csv."""
+    metrics = folder / "metrics.csv"
+    return metrics.read_bytes().count(b"\n") if metrics.exists() else 0
 
 
 @dataclass
 class Child:
-    """One command that runs."""
+    """One command that runs. It keeps its number until `end`: it can be signalled even if it has just ended by itself."""
 
     pid: int
-    server: subprocess.Popen[str]
+    server: Forks
 
     def end(self) -> int:
         """Its exit code, minus the signal that killed it."""
-        assert self.server.stdout is not None
-        return int(self.server.stdout.readline())
+        return self.server.ask(self.pid)
 
     def kill(self, number: signal.Signals = signal.SIGKILL) -> None:
-        os.kill(self.pid, number)  # the server has not waited for it yet, or its number is not taken again so soon
+        os.kill(self.pid, number)
 
     def trains_in(self, folder: Path, rows: int = 0, patience: float = 60) -> bool:
         """Wait until this very process has begun to train there and metrics.csv has `rows` rows; False if it ended before."""
@@ -62,8 +69,7 @@ class Child:
             status = json.loads((folder / "status.json").read_text()) if (folder / "status.json").exists() else {}
             if status.get("pid") == self.pid and status["status"] != "running":
                 return False
-            begun = status.get("pid") == self.pid and (folder / "metrics.csv").exists()
-            if begun and (folder / "metrics.csv").read_bytes().count(b"\n") > rows:
+            if status.get("pid") == self.pid and rows_of(folder) > rows:
                 return True
             time.sleep(0.002)
         raise TimeoutError(f"no training in {folder}")
@@ -73,12 +79,16 @@ class Child:
 class Forks:
     server: subprocess.Popen[str]
 
-    def start(self, *arguments: str) -> Child:
+    def ask(self, what: int | Sequence[str]) -> int:
+        """The exit code of a child, or the number of the one that runs these arguments: each question has one answer."""
         assert self.server.stdin is not None
         assert self.server.stdout is not None
-        self.server.stdin.write(json.dumps(arguments) + "\n")
+        self.server.stdin.write(json.dumps(what) + "\n")
         self.server.stdin.flush()
-        return Child(int(self.server.stdout.readline()), self.server)
+        return int(self.server.stdout.readline())
+
+    def start(self, *arguments: str) -> Child:
+        return Child(self.ask(arguments), self)
 
     def run(self, *arguments: str) -> int:
         return self.start(*arguments).end()

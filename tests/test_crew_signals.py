@@ -15,7 +15,7 @@ import pytest
 import torch
 from command import BINARY, read
 from conftest import settings_of
-from forks import Forks, forks
+from forks import Forks
 from processes import all_gone, children, group, named_memory, until
 from test_resume import same_numbers
 
@@ -40,12 +40,6 @@ class Whole:
         """The same command where something went wrong."""
         assert self.server.run("run", *self.given, f"engine.workers={workers}", f"outputs={outputs}") == 0
         return outputs / "runs" / self.folder.name
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Forks]:
-    with forks(tmp_path_factory.mktemp("server"), tmp_path_factory.mktemp("calibrations")) as running:
-        yield running
 
 
 @pytest.fixture(scope="module")

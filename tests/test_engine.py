@@ -39,7 +39,7 @@ def workers(settings: Settings, played: Played | None = None) -> int:
 @pytest.fixture
 def eight(monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine with eight cores, on which no round is too small."""
-    monkeypatch.setattr(device, "cores", lambda: 8)
+    monkeypatch.setattr(device, "cores_of_a_run", lambda: 8)
     monkeypatch.setattr(engine, "SMALL_ROUND", 0)
 
 
@@ -65,7 +65,7 @@ def test_no_more_than_sums_can_be_kept_apart(eight: None, monkeypatch: pytest.Mo
 
 
 def test_a_small_round_is_not_handed_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(device, "cores", lambda: 8)
+    monkeypatch.setattr(device, "cores_of_a_run", lambda: 8)
     assert workers(settings_with(ALGO, chunk=1)) == 1
     assert workers(settings_with(ALGO, chunk=1, workers=2)) == 2  # unless somebody says so
     assert workers(settings_with(ALGO, "rounds=1", "local_steps=3000", chunk=1)) == 8
@@ -116,14 +116,22 @@ def test_the_crew(eight: None) -> None:
         assert differing(told(cohort_of(settings), lambda p: engine.crew(settings, p.cohort, p.start)), expected) == []  # noqa: B023
 
 
-@pytest.mark.parametrize(("environment", "cores"), [({"SLURM_CPUS_PER_TASK": "3"}, 3), ({"OMP_NUM_THREADS": "2"}, 2), ({}, 5)], ids=str)
-def test_cores(environment: dict[str, str], cores: int, monkeypatch: pytest.MonkeyPatch) -> None:
+CORES: list[tuple[dict[str, str], int, int]] = [
+    ({"SLURM_CPUS_PER_TASK": "3", "OMP_NUM_THREADS": "2"}, 3, 3),
+    ({"OMP_NUM_THREADS": "2"}, 2, 5),
+    ({"OMP_NUM_THREADS": "0"}, 5, 5),
+    ({}, 5, 5),
+]
+
+
+@pytest.mark.parametrize(("environment", "of_a_run", "of_a_sweep"), CORES, ids=str)
+def test_cores(environment: dict[str, str], of_a_run: int, of_a_sweep: int, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("SLURM_CPUS_PER_TASK", "OMP_NUM_THREADS"):
         monkeypatch.delenv(name, raising=False)
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(5)))
-    assert device.cores() == cores
+    assert (device.cores_of_a_run(), device.cores()) == (of_a_run, of_a_sweep)
 
 
 # chunks

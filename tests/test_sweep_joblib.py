@@ -28,12 +28,6 @@ JOBLIB = ("hydra/launcher=joblib", "hydra.launcher.n_jobs=2")
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Forks]:
-    with forks(tmp_path_factory.mktemp("server"), tmp_path_factory.mktemp("calibrations")) as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
 def second(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Forks]:
     """For a command at the same time."""
     with forks(tmp_path_factory.mktemp("second"), tmp_path_factory.mktemp("calibrations")) as running:

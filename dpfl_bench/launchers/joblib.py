@@ -24,6 +24,7 @@ from typing import Any, ClassVar
 
 from tqdm import tqdm
 
+from dpfl_bench import device
 from dpfl_bench.launchers.base import HELD, Point, work
 from dpfl_bench.progress import Progress, say
 from dpfl_bench.results.folder import RunFolder
@@ -48,7 +49,7 @@ class Joblib:
 
     @property
     def at_once(self) -> int:
-        return _cores() if self.n_jobs == -1 else self.n_jobs
+        return device.cores() if self.n_jobs == -1 else self.n_jobs
 
     def launch(self, points: Sequence[Point], progress: Progress) -> None:
         queue = deque(points)
@@ -101,7 +102,7 @@ class _Crew:
     asked: bool = False
 
     def __enter__(self) -> _Crew:
-        self.threads = max(1, _cores() // self.size)
+        self.threads = max(1, device.cores() // self.size)
         os.environ["OMP_NUM_THREADS"] = str(self.threads)  # some libraries only look when they are imported
         self.context: Any = multiprocessing.get_context("fork" if sys.platform == "linux" else "spawn")
         if sys.platform == "linux":
@@ -209,10 +210,3 @@ class _Lines(io.TextIOBase):
             for line in lines:
                 self._link.send(line)
         return len(text)
-
-
-def _cores() -> int:
-    told = os.environ.get("SLURM_CPUS_PER_TASK", "")
-    if told.isdigit() and int(told):
-        return int(told)
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
