@@ -170,7 +170,7 @@ def naive(made: Any, round: Any, x: Any) -> Any:
         torch.nn.utils.vector_to_parameters(x.clone(), network.parameters())
         optimiser = torch.optim.SGD(network.parameters(), lr=settings.lr)
         stream = mechanisms.RecordGaussian(settings.seed, round.index, [client])
-        for picks, _ in lots.draw(settings.seed, round.index, client, int(federation.sizes[client]), round.steps):
+        for picks in lots.draw(settings.seed, round.index, client, int(federation.sizes[client]), round.steps):
             lot = torch.from_numpy(picks + federation.offsets[client])
             features, targets = federation.features[lot], federation.targets[lot]
             optimiser.zero_grad()

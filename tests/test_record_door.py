@@ -129,7 +129,7 @@ def test_an_empty_lot_is_noised_like_any_other() -> None:
     """Its absence of records is a record's secret too."""
     rule = LotRule(sample_rate=0.02)
     x, y = data(1, 64)
-    empty = next(seed for seed in range(50) if not len(rule.draw(seed, 0, 0, RECORDS, 1)[0][0]))
+    empty = next(seed for seed in range(50) if not len(rule.draw(seed, 0, 0, RECORDS, 1)[0]))
     played = prepared(x, y, "privacy.neighbours=add_remove_one", "sample_rate=0.02", f"seed={empty}")
     moved = played.cohort.play(played.start, played.schedule.round(0))[0].server.x - played.start.server.x
     expected = 1.5 * CLIP / (0.02 * RECORDS)

@@ -16,7 +16,7 @@ from conftest import TINY, settings_of
 from torch import nn
 
 from dpfl_bench import rng
-from dpfl_bench.federation.sampling import LotRule, pad
+from dpfl_bench.federation.sampling import LotRule, pad, smallest
 from dpfl_bench.federation.schedule import Schedule, coin_steps, constant_steps
 from dpfl_bench.privatise import Budget, drawn_schedules
 
@@ -163,34 +163,36 @@ def test_full_lots() -> None:
     assert LotRule().full
     lots = LotRule().draw(0, 0, 0, 7, 3)
     assert len(lots) == 3
-    assert all(np.array_equal(rows, np.arange(7)) and weight == 1 / 7 for rows, weight in lots)
+    assert all(np.array_equal(rows, np.arange(7)) for rows in lots)
+    assert LotRule().weight(7) == 1 / 7
 
 
 @pytest.mark.parametrize("records", [4, 5, 100])
 def test_lots_without_replacement_are_exactly_as_large_as_asked(records: int) -> None:
     lots = LotRule(batch_size=4).draw(0, 0, 0, records, 2000)
-    assert all(len(set(rows.tolist())) == len(rows) == 4 and weight == 1 / 4 for rows, weight in lots)
-    taken = np.bincount(np.concatenate([rows for rows, _ in lots]), minlength=records)
+    assert all(len(set(rows.tolist())) == len(rows) == 4 for rows in lots)
+    assert LotRule(batch_size=4).weight(records) == 1 / 4
+    taken = np.bincount(np.concatenate(list(lots)), minlength=records)
     assert len(taken) == records
     if records > 4:
         assert all(errors(count, 2000, 4 / records) < 5 for count in taken)
-        uneven = np.bincount(np.concatenate([rows[rows > 0] for rows, _ in lots]), minlength=records)  # the first is never taken
+        uneven = np.bincount(np.concatenate([rows[rows > 0] for rows in lots]), minlength=records)  # the first is never taken
         assert not all(errors(count, 2000, 4 / records) < 5 for count in uneven)
 
 
 def test_poisson_lots() -> None:
     lots = LotRule(sample_rate=0.2).draw(0, 0, 0, 50, 1000)
-    check(sum(len(rows) for rows, _ in lots), 50 * 1000, 0.2)
-    assert len({len(rows) for rows, _ in lots}) > 5
-    assert {weight for _, weight in lots} == {1 / (0.2 * 50)}  # the expected size, never the realised one
-    assert all(len(set(rows.tolist())) == len(rows) for rows, _ in lots)
-    assert any(len(rows) == 0 for rows, _ in LotRule(sample_rate=0.05).draw(0, 0, 0, 5, 50))
+    check(sum(len(rows) for rows in lots), 50 * 1000, 0.2)
+    assert len({len(rows) for rows in lots}) > 5
+    assert LotRule(sample_rate=0.2).weight(50) == 1 / (0.2 * 50)  # the expected size, never the realised one
+    assert all(len(set(rows.tolist())) == len(rows) for rows in lots)
+    assert any(len(rows) == 0 for rows in LotRule(sample_rate=0.05).draw(0, 0, 0, 5, 50))
 
 
 @pytest.mark.parametrize("rule", [LotRule(batch_size=3), LotRule(sample_rate=0.3)])
 def test_lots_depend_on_seed_round_and_client_alone(rule: LotRule) -> None:
     def lots(*ids: int) -> list[list[int]]:
-        return [sorted(rows.tolist()) for rows, _ in rule.draw(*ids, 40, 5)]
+        return [rows.tolist() for rows in rule.draw(*ids, 40, 5)]
 
     assert lots(0, 0, 0) == lots(0, 0, 0)
     drawn = [lots(*ids) for ids in itertools.product((0, 1), repeat=3)]
@@ -199,12 +201,25 @@ def test_lots_depend_on_seed_round_and_client_alone(rule: LotRule) -> None:
 
 
 def test_padding_repeats_the_first_record_at_weight_zero() -> None:
-    lots = [(np.array([2, 0]), 0.5), (np.array([], dtype=int), 0.1), (np.array([1, 2, 4]), 1 / 3)]
-    index, weight = pad(lots, np.array([0, 10, 20]))
-    assert index.tolist() == [[2, 0, 0], [10, 10, 10], [21, 22, 24]]
-    np.testing.assert_allclose(weight, [[0.5, 0.5, 0], [0, 0, 0], [1 / 3] * 3])
-    index, weight = pad([(np.array([], dtype=int), 0.1)], np.array([3]))  # a lot of nothing is one row of weight 0
-    assert (index.tolist(), weight.tolist()) == ([[3]], [[0.0]])
+    nothing = np.array([], dtype=int)
+    lots = [[np.array([0, 2]), nothing], [nothing, np.array([1])], [np.array([1, 2, 4]), np.array([3, 5])]]
+    index, weight, sizes = pad(lots, np.array([0, 10, 20]), np.array([0.5, 0.1, 1 / 3]))
+    assert index.tolist() == [[[0, 2, 0], [0, 0, 0]], [[10, 10, 10], [11, 10, 10]], [[21, 22, 24], [23, 25, 20]]]
+    assert weight.tolist() == [[[0.5, 0.5, 0], [0, 0, 0]], [[0, 0, 0], [0.1, 0, 0]], [[1 / 3] * 3, [1 / 3, 1 / 3, 0]]]
+    assert sizes.tolist() == [[2, 0], [0, 1], [3, 2]]
+    index, weight, _ = pad([[nothing]], np.array([3]), np.array([0.1]))  # a lot of nothing is one row of weight 0
+    assert (index.tolist(), weight.tolist()) == ([[[3]]], [[[0.0]]])
+    index, weight, sizes = pad([[np.array([0, 2])], [np.array([1, 4])]], np.array([0, 10]), np.array([0.5, 0.25]))  # nothing to pad
+    assert (index.tolist(), weight.tolist(), sizes.tolist()) == ([[[0, 2]], [[11, 14]]], [[[0.5] * 2], [[0.25] * 2]], [[2], [2]])
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (3, 7), (5, 8), (4, 9), (2, 3000)], ids=str)
+def test_the_smallest_keys(shape: tuple[int, int]) -> None:
+    keys = np.random.default_rng(0).integers(2**64, size=shape, dtype=np.uint64)
+    for count in {1, (shape[1] + 1) // 2, shape[1]}:
+        expected = np.sort(keys.argsort(axis=1)[:, :count], axis=1)
+        assert np.array_equal(smallest(keys.copy(), count), expected)
+    assert np.array_equal(smallest(np.zeros(shape, dtype=np.uint64), 1)[:, 0], np.zeros(shape[0])), "ties go to the first"
 
 
 # generators

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from dpfl_bench import device as device_formats
 from dpfl_bench.data.records import Records
-from dpfl_bench.federation.sampling import LotRule, pad
+from dpfl_bench.federation.sampling import LotRule, Lots, pad
 from dpfl_bench.problems.problem import Batch, in_dtype
 
 
@@ -52,18 +52,13 @@ class Federation:
             batch = self._whole(clients)
             yield from (batch for _ in range(steps))
             return
-        drawn = [lot for i in clients for lot in self.lots.draw(seed, round, int(i), int(self.sizes[i]), steps)]
-        sizes = np.array([len(pick) for pick, _ in drawn]).reshape(-1, steps)
-        index, weight = pad(drawn, np.repeat(self.offsets[clients], steps))
-        rows = torch.from_numpy(index).view(len(clients), steps, -1).to(self.features.device)
-        weights = torch.from_numpy(weight).view(rows.shape).to(self.features.device, self.dtype)
+        rows, weights, sizes = self._padded([self.lots.draw(seed, round, int(i), int(self.sizes[i]), steps) for i in clients], clients)
         for step, widest in enumerate(np.maximum(sizes.max(0), 1).tolist()):
             yield self._gather(rows[:, step, :widest], weights[:, step, :widest], sizes[:, step])
 
     def lot_weights(self, clients: np.ndarray) -> Tensor:
         """What one record counts in a lot of each of these clients, (c,): one over the lot's (expected) size."""
-        weights = np.array([self.lots.weight(int(self.sizes[i])) for i in clients])
-        return torch.from_numpy(weights).to(self.features.device, self.dtype)
+        return torch.from_numpy(self._weights(clients)).to(self.features.device, self.dtype)
 
     def whole_in_float64(self, clients: np.ndarray) -> Iterator[Batch]:
         """Full batches of these clients, one client at a time."""
@@ -79,10 +74,17 @@ class Federation:
         """Full batches; the last one is kept, so that a federation that fits one chunk is gathered once."""
         key = clients.tobytes()
         if self._full_batch is None or self._full_batch[0] != key:
-            index, weight = pad([(np.arange(self.sizes[i]), 1 / self.sizes[i]) for i in clients], self.offsets[clients])
-            rows, weights = (torch.from_numpy(table).to(self.features.device) for table in (index, weight))
-            self._full_batch = key, self._gather(rows, weights.to(self.dtype), self.sizes[clients])
+            rows, weights, sizes = self._padded([[np.arange(self.sizes[i])] for i in clients], clients)
+            self._full_batch = key, self._gather(rows[:, 0], weights[:, 0], sizes[:, 0])
         return self._full_batch[1]
+
+    def _padded(self, lots: list[Lots], clients: np.ndarray) -> tuple[Tensor, Tensor, np.ndarray]:
+        index, weight, sizes = pad(lots, self.offsets[clients], self._weights(clients))
+        where = self.features.device
+        return torch.from_numpy(index).to(where), torch.from_numpy(weight).to(where, self.dtype), sizes
+
+    def _weights(self, clients: np.ndarray) -> np.ndarray:
+        return np.array([self.lots.weight(int(self.sizes[i])) for i in clients])
 
     def _gather(self, rows: Tensor, weights: Tensor, sizes: np.ndarray) -> Batch:
         """rows, weights: (c, b)."""
