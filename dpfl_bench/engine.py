@@ -20,9 +20,9 @@ from dpfl_bench.problems.linear import LinearProblem
 from dpfl_bench.problems.problem import Problem
 from dpfl_bench.settings import ConfigError, Settings
 
-CACHE_NUMBERS = 2**18  # of a chunk's lots and models that stay in a core's own cache
-BATCH_NUMBERS = 2**20  # of those of a linear model, where a step's arithmetic outweighs its calls by far
-ROWS_NUMBERS = 2**15  # of the models of a chunk whose gradients are computed one by one
+CACHE_NUMBERS = 2**18  # of a chunk's lots and models: enough for a linear model's arithmetic to outweigh its calls
+CHUNK_NUMBERS = 2**20  # of those that the caches hold
+CHUNKS_OF_NETWORKS = 8  # at least, if there are so many clients: for workers to share
 GPU_CLIENTS = 256  # at a time, at most
 ACTIVATIONS = 16  # numbers that a network keeps for each of its inputs: a guess
 VECTORS = 8  # (d,) that local work keeps for each client: model, gradient, noise, ...
@@ -46,16 +46,16 @@ def backend(settings: Settings, module: nn.Module, where: torch.device) -> str:
 
 
 def chunk(settings: Settings, problem: Problem, federation: Federation) -> int:
-    """Clients at a time: a cache-full on a CPU (more, where calls would cost as much as arithmetic; one, where the model is large), many on a GPU."""
+    """Clients at a time: what the caches hold on a CPU, while there are chunks for some workers; many on a GPU."""
     if settings.engine.chunk is not None:
         return settings.engine.chunk
     inputs, d = _lot_numbers(settings, federation), problem.dimension
     if federation.features.device.type != "cpu":
         return max(1, min(GPU_CLIENTS, _memory_numbers(settings, federation) // (VECTORS * d + ACTIVATIONS * inputs)))
-    fits = CACHE_NUMBERS // (inputs + d)
-    if isinstance(problem, LinearProblem):  # while there is a chunk for each of two workers
-        return max(1, min(BATCH_NUMBERS // (inputs + d), max(fits, math.ceil(settings.sampled_clients / 2))))
-    return max(1, min(fits, ROWS_NUMBERS // d))
+    fits, m = CHUNK_NUMBERS // (inputs + d), settings.sampled_clients
+    if isinstance(problem, LinearProblem):
+        return max(1, min(fits, max(math.ceil(m / 2), CACHE_NUMBERS // (inputs + d))))
+    return max(1, min(fits, math.ceil(m / CHUNKS_OF_NETWORKS)))
 
 
 def crew(settings: Settings, cohort: Cohort, state: State) -> Alone | Workers:

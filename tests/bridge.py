@@ -257,8 +257,8 @@ def _lots(settings: Settings, sizes: list[int], steps: tuple[int, ...]) -> Any:
         return None
 
     def lots(k: int, i: int, step: int) -> tuple[np.ndarray, np.ndarray]:
-        rows, weight = rule.draw(settings.seed, k, i, sizes[i], steps[k])[step]
-        return rows, np.full(len(rows), weight)
+        rows = rule.draw(settings.seed, k, i, sizes[i], steps[k])[step]
+        return rows, np.full(len(rows), rule.weight(sizes[i]))
 
     return lots
 

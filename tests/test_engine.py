@@ -143,14 +143,26 @@ def test_a_chunk_fits_the_cache() -> None:
     assert small.chunk * (12 * 5 + 18) <= engine.CACHE_NUMBERS < (small.chunk + 1) * (12 * 5 + 18)
     assert large.chunk * (12 * 2000 + 6003) <= engine.CACHE_NUMBERS
     assert large.chunk == 8
+    many = cohort_of(settings_with(ALGO, "dataset.dimension=2000", "batch_size=12", "dataset.clients=80", "clients=80")).cohort
+    assert many.chunk == 34, "up to four times as many, where two workers get as much"
+    assert many.chunk * (12 * 2000 + 6003) <= engine.CHUNK_NUMBERS
     assert cohort_of(settings_with(ALGO, chunk=7)).cohort.chunk == 7
 
 
-def test_a_network_that_is_large_goes_alone() -> None:
+def test_chunks_of_networks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An eighth of the cohort, for workers to share; a large one goes alone."""
     settings = dataclasses.replace(settings_with(ALGO, "batch_size=4"), model={**CNN, "channels": [64, 64]})
     played = images(settings)
-    assert played.cohort.problem.dimension > engine.ROWS_NUMBERS
-    assert played.cohort.chunk == 1
+    federation, problem = played.cohort.federation, played.cohort.problem
+    for clients, chunk in (
+        (3, 1),
+        (10, 2),
+        (40, 5),
+        (4000, engine.CHUNK_NUMBERS // (problem.dimension + 4 * federation.features[0].numel())),
+    ):
+        assert engine.chunk(dataclasses.replace(settings, sampled_clients=clients), problem, federation) == chunk
+    monkeypatch.setattr(engine, "CHUNK_NUMBERS", problem.dimension)
+    assert engine.chunk(settings, problem, federation) == 1
 
 
 def test_a_chunk_fits_the_memory_of_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -55,7 +55,7 @@ class Worked:
     sums: Sums
     taken: np.ndarray  # releases of each of these clients, as the doors recorded them
     clipped: Tensor | int  # records' gradients
-    records: Tensor | int
+    records: int
 
 
 Kept = list[tuple[np.ndarray, Tensor]]  # (clients, what each remembers of its message)
@@ -139,7 +139,7 @@ class Cohort:
         crew = crew or Alone(self)
         passage, ledger = Passage(self.door, round, state.clip, torch.zeros_like(state.server.x)), state.ledger
         clipped: Tensor | int = 0
-        records: Tensor | int = 0
+        records = 0
         for worked in crew.work(state, round):
             passage.add(worked.sums)
             ledger.taken[worked.clients] += worked.taken
@@ -180,14 +180,14 @@ class Cohort:
             proposed = proposed._replace(x=state.server.x + self.optimiser.server_lr * direction)
         return proposed, velocity
 
-    def _diagnose(self, passage: Passage, sent: Sent, clipped: Tensor | int, records: Tensor | int) -> Diagnostics:
+    def _diagnose(self, passage: Passage, sent: Sent, clipped: Tensor | int, records: int) -> Diagnostics:
         step = getattr(self.algorithm, "step", None)
         factor = self.optimiser.server_lr * (float(step(sent)) if step is not None else 1.0)
         if not passage.norms:
             return Diagnostics(float("nan"), float("nan"), factor, passage.clip)
         every = torch.cat(passage.norms)
         if self.records is not None:
-            share = float(clipped) / max(1.0, float(records))
+            share = float(clipped) / max(1, records)
             return Diagnostics(every.mean().item(), share, factor, self.records.clip or float("nan"))
         share = (every > passage.clip).double().mean().item() if self.door.bound else 0.0
         return Diagnostics(every.mean().item(), share, factor, passage.clip if self.door.bound else float("nan"))

@@ -204,28 +204,28 @@ class GradientPassage:
     stream: mechanisms.RecordGaussian
     ledger: Ledger
     clipped: Tensor | int = 0
-    records: Tensor | int = 0
+    records: int = 0
 
     def gradient(self, problem: Problem, y: Tensor, batch: Batch) -> Tensor:
         """(c, d) -> (c, d): clipped, noised, divided by the lots' (expected) sizes; the ridge term, which is no secret, comes on top."""
-        bounds = self.weights.new_zeros(len(y))
+        bound: Tensor | float = 0.0
 
         def factors(norms: Tensor, weights: Tensor) -> Tensor:
-            bounds[:] = self._bounds(norms, weights)
-            bound = bounds.to(norms).unsqueeze(1)
-            self.clipped = self.clipped + ((norms > bound) & (weights > 0)).sum()
-            self.records = self.records + (weights > 0).sum()
+            nonlocal bound
+            bound = medians(norms, weights) if self.door.clip is None else self.door.clip
+            self.clipped = self.clipped + (norms > bound).sum()
             return bound / norms.clamp(min=bound)
 
         gradient, _ = problem.clipped_gradient(y, batch, factors)
+        self.records += sum(batch.sizes)
         if self.door.noise == 0:
             return gradient
         self.ledger.record(self.clients)
         noise = torch.from_numpy(self.stream.draw(y.shape[1])).to(gradient)
-        return gradient + (self.door.noise * bounds * self.weights).to(gradient).unsqueeze(1) * noise
+        return gradient.addcmul_(noise, (self.door.noise * bound * self.weights.unsqueeze(1)).to(gradient))
 
-    def _bounds(self, norms: Tensor, weights: Tensor) -> Tensor:
-        """C of each client: (c,)."""
-        if self.door.clip is not None:
-            return norms.new_full((len(norms),), self.door.clip)
-        return torch.stack([row[real].quantile(0.5) for row, real in zip(norms, weights > 0, strict=True)]).clamp(min=1e-12)
+
+def medians(norms: Tensor, weights: Tensor) -> Tensor:
+    """C of each client, of what its lot's records would send: (c, b) -> (c, 1)."""
+    found = [row[real].quantile(0.5) for row, real in zip(norms, weights > 0, strict=True)]
+    return torch.stack(found).clamp(min=1e-12).unsqueeze(1)

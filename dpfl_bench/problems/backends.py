@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from torch.func import grad, vmap
 
 from dpfl_bench import rng
-from dpfl_bench.problems.bookkeeping import Tapped, supported
+from dpfl_bench.problems.bookkeeping import Layers, Tapped, layers_of, supported
 from dpfl_bench.problems.network import Network
 from dpfl_bench.problems.problem import Batch, Factors, lengths
 
@@ -145,6 +145,10 @@ class _Buffers:
     module: nn.Module
     rules: bool | None = None  # whether book-keeping knows every layer
 
+    @cached_property
+    def layers(self) -> Layers:
+        return layers_of(self.module)
+
 
 @dataclass(frozen=True)
 class Flat(Loop):
@@ -173,7 +177,7 @@ class Flat(Loop):
     def piece(self, y: Tensor, features: Tensor, targets: Tensor) -> Piece:
         buffers = self._buffers(y[None])
         buffers.parameters.copy_(y)
-        return Tapped(buffers.module, self.network.task.losses, self.network.laid_out(features), targets)
+        return Tapped(buffers.module, self.network.task.losses, self.network.laid_out(features), targets, buffers.layers)
 
     def _has_rules(self, y: Tensor, batch: Batch) -> bool:
         """Tried once in each process, at a model without zeros that could hide something."""

@@ -12,15 +12,16 @@ from torch.nn.modules.instancenorm import _InstanceNorm
 from dpfl_bench.problems.bookkeeping.rules import RULES
 
 KINDS = {*RULES, nn.LSTM}
+Layers = dict[nn.Module, list[nn.Parameter]]
 
 
 class Untappable(Exception):
     """The records' gradients have to be computed in another way."""
 
 
-def layers_of(module: nn.Module) -> dict[nn.Module, list[nn.Parameter]]:
+def layers_of(module: nn.Module) -> Layers:
     """Those with parameters of their own, and these."""
-    found: dict[nn.Module, list[nn.Parameter]] = {}
+    found: Layers = {}
     seen: set[int] = set()
     for layer in module.modules():
         if isinstance(layer, _BatchNorm):

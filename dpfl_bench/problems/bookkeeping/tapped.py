@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from dpfl_bench import device, rng
-from dpfl_bench.problems.bookkeeping.layers import Untappable, layers_of
+from dpfl_bench.problems.bookkeeping.layers import Layers, Untappable, layers_of
 from dpfl_bench.problems.bookkeeping.trace import Losses, Trace
 
 
@@ -29,12 +29,15 @@ def supported(module: nn.Module, features: Tensor | None = None) -> bool:
 
 
 class Tapped:
-    """The gradients of n records at the parameters that `module` holds. features: (n, ...), unchanged until the last sum."""
+    """The gradients of n records at the parameters that `module` holds. features: (n, ...), unchanged until the last sum.
+
+    layers: `layers_of(module)`, where it is known already.
+    """
 
     norms: Tensor  # (n,), in the device's widest format
 
-    def __init__(self, module: nn.Module, losses: Losses, features: Tensor, targets: Tensor):
-        trace = Trace(layers_of(module), len(features))
+    def __init__(self, module: nn.Module, losses: Losses, features: Tensor, targets: Tensor, layers: Layers | None = None):
+        trace = Trace(layers or layers_of(module), len(features))
         if len(features):
             trace.run(module, losses, features, targets)
         self._parameters, self._found = trace.parameters, {id(parameter): found for parameter, found in trace.found}

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.graph import GradientEdge, get_gradient_edge
 
-from dpfl_bench.problems.bookkeeping.layers import Untappable, has_records
+from dpfl_bench.problems.bookkeeping.layers import Layers, Untappable, has_records
 from dpfl_bench.problems.bookkeeping.recurrent import lstm
 from dpfl_bench.problems.bookkeeping.rules import RULES
 from dpfl_bench.problems.bookkeeping.sums import KEPT_NUMBERS, Found, Gradients, Room
@@ -24,7 +24,7 @@ Losses = Callable[[Tensor, Tensor], Tensor]  # (outputs, targets) -> (n,), of ea
 class Trace:
     """One forward and backward pass of n records."""
 
-    def __init__(self, layers: dict[nn.Module, list[nn.Parameter]], n: int):
+    def __init__(self, layers: Layers, n: int):
         self.layers, self.n, self.room = layers, n, Room(KEPT_NUMBERS)
         self.parameters: list[Tensor] = [parameter for own in layers.values() for parameter in own]
         self.found: list[tuple[Tensor, Found]] = []
