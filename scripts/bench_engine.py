@@ -2,6 +2,7 @@
 
     .venv/bin/python scripts/bench_engine.py --workload W1 --threads 1 --rounds 3 --repeat 3
     .venv/bin/python scripts/bench_engine.py --workload W2 --check      # the same iterates as one loop per client and record
+    .venv/bin/python scripts/bench_engine.py --workload W1 --overheads  # what evaluation, logging and checkpoints cost in a whole run
 
 W1: logistic regression at client level, W2: a CNN (26,010 parameters) at client level, W3: that CNN at record level, W3L: logistic
 regression at record level. The data are random numbers that depend on the sizes alone. `--overrides` changes any setting.
@@ -215,7 +216,7 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=None)
     for name in ("clients", "records", "steps"):
         parser.add_argument(f"--{name}", type=int, help="instead of the workload's")
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rounds", type=int, help="of each repetition (default: 3; 100 with --overheads)")
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--check", action="store_true", help="compare the iterates of --rounds rounds with plain loops")
     parser.add_argument("--overheads", action="store_true", help="what evaluation, logging and checkpoints cost in runs of --rounds rounds")
@@ -224,6 +225,7 @@ def main() -> None:
     os.environ["OMP_NUM_THREADS"] = str(flags.threads)
     sizes = {name: getattr(flags, name) for name in ("clients", "records", "steps") if getattr(flags, name) is not None}
     work = replace(WORKLOADS[flags.workload], **sizes)
+    flags.rounds = flags.rounds or (100 if flags.overheads else 3)
     if flags.check:
         errors = checked(work, flags.rounds, flags.overrides)
         print(json.dumps({"workload": flags.workload, "rounds": flags.rounds, "relative_error": errors}))

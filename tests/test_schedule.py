@@ -204,13 +204,13 @@ def test_padding_repeats_the_first_record_at_weight_zero() -> None:
     nothing = np.array([], dtype=int)
     lots = [[np.array([0, 2]), nothing], [nothing, np.array([1])], [np.array([1, 2, 4]), np.array([3, 5])]]
     index, weight, sizes = pad(lots, np.array([0, 10, 20]), np.array([0.5, 0.1, 1 / 3]))
-    assert index.tolist() == [[[0, 2, 0], [0, 0, 0]], [[10, 10, 10], [11, 10, 10]], [[21, 22, 24], [23, 25, 20]]]
-    assert weight.tolist() == [[[0.5, 0.5, 0], [0, 0, 0]], [[0, 0, 0], [0.1, 0, 0]], [[1 / 3] * 3, [1 / 3, 1 / 3, 0]]]
-    assert sizes.tolist() == [[2, 0], [0, 1], [3, 2]]
+    assert index.tolist() == [[[0, 2, 0], [10, 10, 10], [21, 22, 24]], [[0, 0, 0], [11, 10, 10], [23, 25, 20]]]
+    assert weight.tolist() == [[[0.5, 0.5, 0], [0, 0, 0], [1 / 3] * 3], [[0, 0, 0], [0.1, 0, 0], [1 / 3, 1 / 3, 0]]]
+    assert sizes.tolist() == [[2, 0, 3], [0, 1, 2]]
     index, weight, _ = pad([[nothing]], np.array([3]), np.array([0.1]))  # a lot of nothing is one row of weight 0
     assert (index.tolist(), weight.tolist()) == ([[[3]]], [[[0.0]]])
     index, weight, sizes = pad([[np.array([0, 2])], [np.array([1, 4])]], np.array([0, 10]), np.array([0.5, 0.25]))  # nothing to pad
-    assert (index.tolist(), weight.tolist(), sizes.tolist()) == ([[[0, 2]], [[11, 14]]], [[[0.5] * 2], [[0.25] * 2]], [[2], [2]])
+    assert (index.tolist(), weight.tolist(), sizes.tolist()) == ([[[0, 2], [11, 14]]], [[[0.5] * 2, [0.25] * 2]], [[2, 2]])
 
 
 @pytest.mark.parametrize("shape", [(1, 1), (3, 7), (5, 8), (4, 9), (2, 3000)], ids=str)

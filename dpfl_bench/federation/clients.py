@@ -53,8 +53,9 @@ class Federation:
             yield from (batch for _ in range(steps))
             return
         rows, weights, sizes = self._padded([self.lots.draw(seed, round, int(i), int(self.sizes[i]), steps) for i in clients], clients)
-        for step, widest in enumerate(np.maximum(sizes.max(0), 1).tolist()):
-            yield self._gather(rows[:, step, :widest], weights[:, step, :widest], sizes[:, step])
+        for lots, weight, size in zip(rows, weights, sizes, strict=True):
+            widest = max(1, int(size.max()))
+            yield self._gather(lots.narrow(1, 0, widest), weight.narrow(1, 0, widest), size)
 
     def lot_weights(self, clients: np.ndarray) -> Tensor:
         """What one record counts in a lot of each of these clients, (c,): one over the lot's (expected) size."""
@@ -75,7 +76,7 @@ class Federation:
         key = clients.tobytes()
         if self._full_batch is None or self._full_batch[0] != key:
             rows, weights, sizes = self._padded([[np.arange(self.sizes[i])] for i in clients], clients)
-            self._full_batch = key, self._gather(rows[:, 0], weights[:, 0], sizes[:, 0])
+            self._full_batch = key, self._gather(rows[0], weights[0], sizes[0])
         return self._full_batch[1]
 
     def _padded(self, lots: list[Lots], clients: np.ndarray) -> tuple[Tensor, Tensor, np.ndarray]:

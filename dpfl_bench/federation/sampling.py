@@ -56,16 +56,15 @@ def smallest(keys: np.ndarray, count: int) -> np.ndarray:
 
 
 def pad(lots: Sequence[Lots], starts: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The s lots of each of c clients as rectangles: record index into the flat store and weight, 0 where padded, (c, s, b); sizes (c, s).
-
-    starts, weights: of the clients, (c,).
-    """
-    sizes = np.array([[len(pick) for pick in own] for own in lots])
+    """The s lots of each of c clients as rectangles, one step after the other: record index into the flat store and weight, 0 where padded,
+    (s, c, b); sizes (s, c). starts, weights: of the clients, (c,)."""
+    steps = list(zip(*lots, strict=True))
+    sizes = np.array([[len(pick) for pick in step] for step in steps])
     width = max(1, sizes.max())
     if sizes.min() == width:
-        index = np.array(lots) + starts[:, None, None]
-        return index, np.broadcast_to(weights[:, None, None], index.shape).copy(), sizes
-    index = np.tile(starts[:, None, None], (1, sizes.shape[1], width))
+        index = np.stack(lots, axis=1) + starts[:, None]
+        return index, np.broadcast_to(weights[:, None], index.shape).copy(), sizes
+    index = np.tile(starts[:, None], (len(steps), 1, width))
     real = np.arange(width) < sizes[:, :, None]
-    index[real] += np.concatenate([pick for own in lots for pick in own])
-    return index, real * weights[:, None, None], sizes
+    index[real] += np.concatenate([pick for step in steps for pick in step])
+    return index, real * weights[:, None], sizes

@@ -95,7 +95,7 @@ class LinearProblem:
             return outputs - targets.unsqueeze(1)
         if self.classes == 2:
             return outputs.sigmoid() - targets.unsqueeze(1)
-        return outputs.softmax(1).scatter_add_(1, targets.unsqueeze(1), outputs.new_full((1, 1, 1), -1).expand_as(targets.unsqueeze(1)))
+        return outputs.softmax(1).scatter_(1, targets.unsqueeze(1), -1.0, reduce="add")
 
 
 def logreg(shape: list[int], classes: int, l2: float, bias: bool | None) -> LinearProblem:
