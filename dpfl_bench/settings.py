@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Set
 from dataclasses import dataclass, fields
 from typing import Any, Literal
 
@@ -177,12 +178,13 @@ class Settings:
 
     @property
     def point_id(self) -> str:
-        """The same without the seeds and how often is evaluated: runs with one point_id are repeats of each other."""
-        return self._hash({*UNTOLD, "seed", "repeats", "eval_every"})
+        """The same without all seeds and how often is evaluated: runs with one point_id are repeats of each other."""
+        return self._hash({*UNTOLD, "seed", "repeats", "eval_every"}, {"seed"})
 
-    def _hash(self, untold: set[str]) -> str:
+    def _hash(self, untold: set[str], untold_of_groups: Set[str] = frozenset()) -> str:
         told = {f.name: _plain(getattr(self, f.name)) for f in fields(self) if f.name not in untold}
-        told["dataset"] = {k: v for k, v in self.dataset.items() if k not in UNTOLD_OF_DATASET}
+        told["dataset"] = {k: v for k, v in self.dataset.items() if k not in UNTOLD_OF_DATASET | untold_of_groups}
+        told["partition"] = {k: v for k, v in self.partition.items() if k not in untold_of_groups}
         if not self.private and not self.privacy.bound_without_noise:  # both doors are open: nothing of these is used
             told["privacy"] = told["delta"] = None
         text = json.dumps([RESULTS_VERSION, told], sort_keys=True)

@@ -134,6 +134,48 @@ def test_runs_that_differ_in_seeds_alone_are_pooled() -> None:
     assert sorted(found["run_ids"]) == ["a", "b", "c"]
 
 
+def split(dataset: int, partition: int = 0) -> dict[str, str]:
+    """What `finish` takes for a run on that split of the data."""
+    seeds = f"dataset:\n  seed: {dataset}\npartition:\n  seed: {partition}\n"
+    return {"config": f"eps: 2.0\n{seeds}", "overrides": f"- dataset.seed={dataset}\n- partition.seed={partition}\n"}
+
+
+def test_splits_are_repeats_too() -> None:
+    """A seed counts once on each split of the data and each partition; the table has one row."""
+    errors = {(0, 0): 0.3, (1, 0): 0.1, (1, 1): 0.26}
+    for (dataset, partition), error in errors.items():
+        name = f"{dataset}{partition}"
+        finish(name, point_id="p", seeds=[0, 1], test_error_mean=error, test_error_std=0.01, **split(dataset, partition))
+    finish("again", point_id="p", seeds=[1], test_error_mean=0.9, **split(1, 1))
+    (found,) = collect(["runs"], "out").table.rows
+    assert (found["n_seeds"], found["points"], found["run_ids"]) == (6, 1, ["00", "10", "11"])
+    every = [error + sign * 0.01 / 2**0.5 for error in errors.values() for sign in (-1, 1)]
+    assert found["test_error_mean"] == pytest.approx(np.mean(every), rel=1e-14)
+    assert found["test_error_std"] == pytest.approx(np.std(every, ddof=1), rel=1e-12)
+    assert "seed" not in found["setting"]
+
+
+def test_points_are_told_apart_split_by_split() -> None:
+    """Splits are hard or easy for all points alike: a difference counts that each of them shows, however far apart they are."""
+    rough, close = (0.11, -0.03, 0.13, -0.05), (0.021, 0.019, 0.02, 0.02)
+    for dataset, base in enumerate((0.1, 0.5, 0.3, 0.7)):
+        for name, steps, extra in (("best", 1, 0.0), ("worse", 2, close[dataset]), ("unclear", 4, rough[dataset])):
+            finish(f"{name}{dataset}", point_id=name, local_steps=steps, test_error_mean=base + extra, **split(dataset))
+    (found,) = collect(["runs"], "out").table.rows
+    assert (found["local_steps"], found["as_good"]) == (1, [1, 4])
+
+
+def test_points_with_more_or_fewer_seeds_are_pointed_out() -> None:
+    finish("a", point_id="a", seeds=[0, 1, 2], local_steps=1)
+    finish("b", point_id="b", seeds=[0, 1, 2], local_steps=2)
+    finish("other", seeds=[0], algo="fedavg", local_steps=1)
+    assert "more seeds" not in call("collect", "runs").out, "algorithms are other rows"
+    finish("c", point_id="c", seeds=[0], local_steps=5)
+    text = call("collect", "runs").out
+    assert "Some points have more seeds than others (dp_fedavg on digits at eps 2: 1 to 3)" in text
+    assert "have more seeds than others" in Path("table.md").read_text()
+
+
 def test_one_lucky_seed_does_not_win_over_the_mean() -> None:
     for seed, error in enumerate((0.05, 0.5, 0.5)):
         finish(f"a{seed}", point_id="a", seeds=[seed], test_error_mean=error, local_steps=1)

@@ -50,6 +50,13 @@ algo.coins=true
 partition.seed=1
 dataset.seed=1
 """
+REPEATS = """
+seed=1
+repeats=3
+dataset.seed=1
+partition.seed=1
+eval_every=3
+"""
 # what cannot change a number, beyond float rounding
 UNTOLD = {"device", "checkpoint_every", "outputs", "plot", "trackers", "engine", "theory", "records"}
 
@@ -61,6 +68,17 @@ def lines(text: str) -> list[pytest.param]:
 @pytest.mark.parametrize("overrides", lines(SAME))
 def test_the_same_question(overrides: list[str]) -> None:
     assert settings_of(*overrides).run_id == DEFAULT.run_id
+
+
+@pytest.mark.parametrize("given", lines(REPEATS))
+def test_repeats_are_of_one_point(given: list[str]) -> None:
+    other = settings_of(*given)
+    assert (other.run_id != DEFAULT.run_id, other.point_id) == (True, DEFAULT.point_id)
+
+
+@pytest.mark.parametrize("given", lines(DIFFERENT)[:-2])
+def test_other_settings_are_other_points(given: list[str]) -> None:
+    assert settings_of(*given).point_id != DEFAULT.point_id
 
 
 @pytest.mark.parametrize("overrides", lines(DIFFERENT))

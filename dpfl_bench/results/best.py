@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -11,6 +12,7 @@ from typing import Any
 from dpfl_bench.results.summary import whole_or_part
 
 KEYS = ("dataset", "setting", "algo", "guarantee", "budget")  # what may stand in one row or line
+SPLIT = ("dataset.seed", "partition.seed")  # who holds which record, and which are held back for tests
 PROBLEM = ("clients", "sampled_clients")  # and all of dataset.*, model.*, partition.*
 # settings that other columns tell, or that choose no hyper-parameter
 TOLD = {
@@ -48,7 +50,8 @@ def _guarantee(row: Row) -> Row:
 
 def _settings(rows: Sequence[Row], differing: Iterable[str]) -> list[str]:
     """The problem in words: model, clients, and whatever else of data set, model or partition differs between runs on such a problem."""
-    keys = [key for key in differing if key.partition(".")[0] in ("dataset", "model", "partition") and key != "dataset.name"]
+    untold = ("dataset.name", *SPLIT)
+    keys = [key for key in differing if key.partition(".")[0] in ("dataset", "model", "partition") and key not in untold]
 
     def kind(row: Row) -> tuple[Any, ...]:
         return row["dataset"], row.get("model"), row.get("partition.name")
@@ -70,7 +73,7 @@ def _settings(rows: Sequence[Row], differing: Iterable[str]) -> list[str]:
 def pooled(rows: Sequence[Row]) -> list[Row]:
     """Points: runs that differ in their seeds alone are one, with mean and standard deviation of the test error over all seeds.
 
-    A seed counts once: of runs that share seeds, the one with more of them. A point of which a run diverged is none.
+    A seed counts once on a split: of runs that share seeds, the one with more of them. A point of which a run diverged is none.
     """
     points: dict[str, list[Row]] = {}
     for row in rows:
@@ -80,19 +83,26 @@ def pooled(rows: Sequence[Row]) -> list[Row]:
 
 def _point(runs: list[Row]) -> Row:
     counted: list[Row] = []
-    seeds: set[Any] = set()
+    drawn: set[tuple[Any, Any]] = set()
     for run in sorted(runs, key=lambda run: (-len(_seeds(run)), min(_seeds(run)), run["run_id"])):
-        if not seeds & set(_seeds(run)):
+        own = {(_split(run), seed) for seed in _seeds(run)}
+        if not drawn & own:
             counted.append(run)
-            seeds |= set(_seeds(run))
+            drawn |= own
     mean, std = _moments(counted)
     worst = {key: max(run[key] for run in counted) for key in ("rounds", "budget", "eps") if counted[0].get(key) is not None}
-    told = {"test_error_mean": mean, "test_error_std": std, "n_seeds": len(seeds), "run_ids": [run["run_id"] for run in counted]}
-    return {**counted[0], **worst, **told}
+    told = {"test_error_mean": mean, "test_error_std": std, "n_seeds": len(drawn), "run_ids": [run["run_id"] for run in counted]}
+    splits = dict.fromkeys(map(_split, counted))
+    means = {split: _moments([run for run in counted if _split(run) == split])[0] for split in splits}
+    return {**counted[0], **worst, **told, "split_means": means}
 
 
 def _seeds(run: Row) -> list[Any]:
     return run.get("seeds") or [0]
+
+
+def _split(run: Row) -> tuple[Any, ...]:
+    return tuple(run.get(key) for key in SPLIT)
 
 
 def _moments(runs: list[Row]) -> tuple[float, float]:
@@ -118,6 +128,16 @@ def groups(points: Iterable[Row]) -> dict[tuple[Any, ...], list[Row]]:
 
     found = groupby(sorted(points, key=key), key=lambda point: tuple(point[k] for k in KEYS))
     return {group: list(members) for group, members in found}
+
+
+def uneven(points: Iterable[Row]) -> str:
+    """What to say where points that are compared have more seeds than others; else nothing."""
+    for (dataset, _, algo, _, budget), members in groups(points).items():
+        counts = {point["n_seeds"] for point in members}
+        if len(counts) > 1:
+            named = f"{algo} on {dataset} at eps {budget:.4g}: {min(counts)} to {max(counts)}"
+            return f"Some points have more seeds than others ({named}): one with few may be the best by luck."
+    return ""
 
 
 @dataclass(frozen=True)
@@ -150,8 +170,14 @@ def optimal(points: Sequence[Row], settings: Iterable[str]) -> Table:
 
 
 def _told_apart(best: Row, other: Row) -> bool:
-    """By more than the standard error of the difference of their means over seeds."""
-    error = math.hypot(*(point["test_error_std"] / math.sqrt(point["n_seeds"]) for point in (best, other)))
+    """By more than the standard error of the difference of their means: over the splits that both saw, which are hard for both or easy
+    for both; of one split, over seeds."""
+    mine, theirs = best["split_means"], other["split_means"]
+    differences = [theirs[split] - mine[split] for split in mine if split in theirs]
+    if len(differences) > 1:
+        error = statistics.stdev(differences) / math.sqrt(len(differences))
+    else:
+        error = math.hypot(*(point["test_error_std"] / math.sqrt(point["n_seeds"]) for point in (best, other)))
     return bool(other["test_error_mean"] - best["test_error_mean"] > error + 1e-12)
 
 

@@ -89,7 +89,7 @@ def collect(given: Sequence[str], to: str | None, tuning: Tuning | None = None) 
     rows, settings, differing = _rows(finished)
     points = best.pooled(best.compared(rows, differing))
     table = best.optimal(points, settings)
-    notes = [TUNING]
+    notes = [TUNING, *filter(None, [best.uneven(points)])]
     if tuning:
         rows_with, more = tuned(table.rows, points, {run.name: run.path for run in finished}, tuning)
         table, notes = Table(rows_with, table.swept), [*notes, *more]
