@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from statistics import median
 from typing import Any
 
-from dpfl_bench.results.folder import RunFolder
+from dpfl_bench.results.folder import BROKEN, RunFolder
 from dpfl_bench.settings import Settings
 
 Kind = tuple[str, str, str]
@@ -21,10 +22,11 @@ class Measured:
     def __init__(self, outputs: Iterable[str]) -> None:
         found: dict[Kind, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
         for path in (path for folder in outputs for path in Path(folder).glob("runs/*/result.json")):
-            result = RunFolder(path.parent).finished
-            if result and result["status"] == "done":
-                steps = result["rounds"] * result["local_steps"] * len(result["seeds"])
-                found[_kind(result)][result["local_steps"]].append(result["seconds"] / steps)
+            with suppress(OSError, *BROKEN):  # not one of this program's
+                result = RunFolder(path.parent).finished
+                if result and result["status"] == "done":
+                    steps = result["rounds"] * result["local_steps"] * len(result["seeds"])
+                    found[_kind(result)][result["local_steps"]].append(result["seconds"] / steps)
         self._rates = {kind: {steps: median(rates) for steps, rates in by_steps.items()} for kind, by_steps in found.items()}
 
     def seconds(self, settings: Settings) -> float | None:

@@ -35,7 +35,8 @@ def run(settings: Settings, overrides: Sequence[str], config_yaml: str) -> RunFo
             with stop.at_once():
                 job = prepare(settings)
             with attempt(folder) as claim:
-                _write(job, overrides, config_yaml, folder, claim, stop)
+                if not folder.finished:  # by a process that was at work while this one prepared
+                    _write(job, overrides, config_yaml, folder, claim, stop)
     return folder
 
 

@@ -26,7 +26,7 @@ SHOWN = 20  # runs of each kind
 def survey(folder: str) -> dict[str, Any]:
     """Every run of outputs, outputs/runs, one sweep's folder, or one run's."""
     path = Path(folder)
-    found = sweeps.below(path)
+    found, broken = sweeps.below(path)
     told = {run: overrides for sweep in found for run, overrides in sweep.runs.items()}
     alone = [] if (path / "sweep.json").exists() else [run for run in _runs(path) if run not in told]
     if not told and not alone:
@@ -39,6 +39,7 @@ def survey(folder: str) -> dict[str, Any]:
     return {
         "folder": folder,
         "counts": {word: count[word] for word in WORDS},
+        "unreadable_sweeps": broken,
         "finish": [*_again(found, states), *dict.fromkeys(_run(run, overrides[run]) for run in alone if _unfinished(states[run]))],
         "runs": [
             {"run_id": run.name, "status": state.word, "error": state.error, "overrides": list(overrides[run]), "folder": str(run)}
@@ -58,6 +59,8 @@ def text(found: dict[str, Any]) -> str:
             lines.append(f"  {word:11} {run['run_id']}  {' '.join(run['overrides'])}: {why}")
         if len(runs) > SHOWN:
             lines.append(f"  {word:11} and {len(runs) - SHOWN} more (--json lists all)")
+    if found["unreadable_sweeps"]:
+        lines.append(f"left out: {found['unreadable_sweeps']} folders with a sweep.json that cannot be read")
     lines += ["to finish:", *(f"  {command}" for command in found["finish"][:SHOWN])] if found["finish"] else []
     return "\n".join(lines) + "\n"
 

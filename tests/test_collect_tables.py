@@ -191,19 +191,47 @@ def test_a_seed_counts_once() -> None:
         row("b", point_id="p", seeds=[0, 1, 2], test_error_mean=0.1 + 0.2, test_error_std=0.7 / 3),
         row("c", point_id="p", seeds=[2, 3], test_error_mean=0.9),
     ]
-    (point,) = best.pooled(shared)
+    ((point,), _) = best.pooled(shared)
     assert (point["test_error_mean"], point["test_error_std"], point["n_seeds"], point["run_ids"]) == (0.1 + 0.2, 0.7 / 3, 3, ["b"])
 
 
 def test_a_point_with_a_diverged_run_is_no_point() -> None:
     """As with repeats, where one diverged seed is the run's end."""
     runs = [row("a", point_id="p", seeds=[0]), row("b", point_id="p", seeds=[1], status="diverged", test_error_mean=None), row("c")]
-    assert [point["run_ids"] for point in best.pooled(runs)] == [["c"]]
+    assert [[point["run_ids"] for point in points] for points in best.pooled(runs)] == [[["c"]], [["a", "b"]]]
+
+
+def test_diverged_points_are_told() -> None:
+    finish("a", local_steps=1)
+    assert "Diverged" not in call("collect", "runs").out
+    for name, point, seed in (("b", "p", 0), ("c", "p", 1), ("d", "q", 0)):
+        finish(
+            name, point_id=point, seeds=[seed], status="diverged" if name != "c" else "done", test_error_mean=None if name != "c" else 0.1
+        )
+    told_so = "Diverged: 2 of 4 runs; the 2 points they belong to have no error and cannot be best."
+    assert told_so in call("collect", "runs").out
+    assert told_so in Path("table.md").read_text()
+    (found,) = collect(["runs"], "out").table.rows
+    assert (found["run_ids"], found["points"]) == (["a"], 1)
+
+
+def test_a_sweep_between_null_and_a_value_is_told() -> None:
+    """Of what privacy sets, runs without it have nothing, which is no value that was swept."""
+    for name, size, quantile, error in (("a", "null", "null", 0.2), ("b", "10", "null", 0.4), ("c", "10", "0.5", 0.3)):
+        given = f"eps: 2.0\nbatch_size: {size}\nweight_decay: 0.0\nprivacy:\n  quantile: {quantile}\n"
+        finish(name, test_error_mean=error, config=given, overrides=f"- batch_size={size}\n- privacy.quantile={quantile}\n")
+    free("free", test_error_mean=0.1, config="eps: .inf\nbatch_size: 10\nweight_decay: 0.0\n", overrides="- batch_size=10\n")
+    table = collect(["runs"], "out").table
+    assert table.swept == ["batch_size", "privacy.quantile"]
+    lines = tables.markdown(table).splitlines()
+    assert "| batch_size | privacy.quantile | test error |" in lines[0]
+    assert "| 100 | 10 |  | 0.1000" in lines[2]
+    assert "| 100 | null | null | 0.2000" in lines[3]
 
 
 def test_a_point_has_the_largest_eps_of_its_runs() -> None:
     runs = [row("a", point_id="p", seeds=[0], eps=3.1, budget=3.1), row("b", point_id="p", seeds=[1], eps=3.3, budget=3.3)]
-    (point,) = best.pooled(runs)
+    ((point,), _) = best.pooled(runs)
     assert (point["eps"], point["budget"]) == (3.3, 3.3)
 
 
@@ -273,8 +301,12 @@ def odd_table() -> Table:
         "test_error_std": 0.01,
         "tried": [1, 2, 4],
         "as_good": [1, 4],
+        "varied": ["x_y"],
     }
-    private, free = {"budget": 0.5, "gap": NAN, "tuning_eps": 1.25}, {"budget": INF, "gap": -0.01, "tuning_eps": None}
+    private, free = (
+        {"budget": 0.5, "gap": NAN, "tuning_eps": 1.25, "tuning_trials": 4.0},
+        {"budget": INF, "gap": -0.01, "tuning_eps": None, "tuning_trials": None},
+    )
     rows = [
         {**common, **(free if n % 2 else private), "dataset": name, "algo": f"dp_{name}", "setting": name, "n_seeds": 1 + n}
         for n, name in enumerate(names)

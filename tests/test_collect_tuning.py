@@ -45,6 +45,19 @@ def outputs(swept: Path) -> None:
 
 
 @pytest.mark.usefixtures("outputs")
+def test_a_point_that_diverged_is_a_candidate() -> None:
+    """It would have been tried, and that it diverged was learnt from private data."""
+    before = tuned("--tuning-eps")[0]
+    one = next(path for path in sorted(Path("outputs/runs").glob("*/result.json")) if json.loads(path.read_text())["eps_target"] == 2.0)
+    result = json.loads(one.read_text())
+    one.write_text(json.dumps({**result, "status": "diverged", "diverged": {"seed": 0, "round": 1}, "test_error_mean": None}))
+    made = call("collect", "outputs/runs", "--json", "--tuning-eps").json
+    (row,) = [row for row in made["table"] if row["budget"] == 2.0]
+    assert (row["points"], row["tuning_trials"], row["tuning_eps"]) == (3, 4.0, before[2.0])
+    assert "| trials | eps with tuning |" in call("collect", "outputs/runs", "--tuning-eps").out
+
+
+@pytest.mark.usefixtures("outputs")
 def test_the_best_of_the_sweep_has_an_eps_of_its_own() -> None:
     """Four points a row: as `selection` says of Gaussians calibrated to the same budget, which is as `mu` says."""
     from dpfl_bench.privacy.accounting import mu_for
@@ -57,7 +70,7 @@ def test_the_best_of_the_sweep_has_an_eps_of_its_own() -> None:
             assert found[eps] == pytest.approx(selection.epsilon(one, 1e-5, distribution, 4.0), rel=1e-6)
             assert found[eps] > eps
         assert len(notes) == 2
-        assert f"({distribution}, as many on average as the row has points; Papernot & Steinke 2022)" in notes[1]
+        assert f"({distribution}, as many on average as points were run; Papernot & Steinke 2022)" in notes[1]
         assert ("(nothing, if there was none)" in notes[1]) == (distribution == "poisson")
 
 

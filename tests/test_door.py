@@ -174,6 +174,16 @@ def test_every_update_is_bounded(size: float, bound: str, dtype: torch.dtype) ->
         torch.testing.assert_close(lengths, torch.full_like(lengths, 0.7), rtol=1e-6, atol=0)
 
 
+@pytest.mark.parametrize("bound", ["clip", "normalise"])
+def test_large_updates_are_bounded(bound: str) -> None:
+    """Of many small numbers, whose squares float32 drops one by one beside those of a few large ones."""
+    update = torch.full((1, 2**24), 2.0**-12)
+    update[0, :8] = 1
+    bounded, norms = getattr(bounding, bound)(update, 0.7)
+    assert norms.item() == pytest.approx(3.0, rel=1e-6)
+    assert bounded.double().norm().item() == pytest.approx(0.7, rel=1e-6)
+
+
 @pytest.mark.parametrize("size", [1e-30, 1.0, 1e30])
 def test_normalise_keeps_the_direction(size: float) -> None:
     """Of updates whose squares under- or overflow in float32 too."""

@@ -136,7 +136,7 @@ def test_files_that_cannot_be_read_are_made_anew() -> None:
     (run_of("1").path / "status.json").write_text('{"status": ')
     assert call("status").out.splitlines()[:2] == [
         "2 runs: 1 done, 1 unreadable",
-        f"  unreadable  {run_of('1').path.name}  lr=1 total_steps=10 plot=False device=cpu: status.json cannot be read",
+        f"  unreadable  {run_of('1').path.name}  lr=1 total_steps=10 plot=False device=cpu: status.json or result.json cannot be read",
     ]
     assert call(*sweep).code == 0
     assert call("status").out == "2 runs: 2 done\n"

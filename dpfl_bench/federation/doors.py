@@ -19,7 +19,9 @@ from dpfl_bench.federation.schedule import Round
 from dpfl_bench.privacy import bounding, mechanisms
 from dpfl_bench.privacy.ledger import Ledger
 from dpfl_bench.privacy.privunit import PrivUnit
-from dpfl_bench.problems.problem import Batch, Problem
+from dpfl_bench.problems.problem import Batch, Problem, lengths
+
+NEGLIGIBLE = 1e-25  # of a gradient, all of which is then left out: times a weight it would be too small to be rounded as others are
 
 
 @dataclass(frozen=True)
@@ -88,7 +90,7 @@ class Passage(Sums):
         """updates: (c, d) -> what each client remembers of its message: (c, d)."""
         door = self.door
         if door.bound is None:
-            self._count(updates, updates, updates.norm(dim=1))
+            self._count(updates, updates, lengths(updates).to(updates))
             return updates
         bounded, norms = getattr(bounding, door.bound)(updates, self.clip)
         messages = self._noised(bounded, clients)
@@ -214,7 +216,8 @@ class GradientPassage:
             nonlocal bound
             bound = medians(norms, weights) if self.door.clip is None else self.door.clip
             self.clipped = self.clipped + (norms > bound).sum()
-            return bound / norms.clamp(min=bound)
+            scales = bound / norms.clamp(min=bound)
+            return scales.where(scales > NEGLIGIBLE, 0)
 
         gradient, _ = problem.clipped_gradient(y, batch, factors)
         self.records += sum(batch.sizes)

@@ -9,6 +9,7 @@ import numpy as np
 
 from dpfl_bench import rng
 
+DRAWN_AT_ONCE = 2**22  # numbers: 32 MB, however many steps and records
 Lots = Sequence[np.ndarray] | np.ndarray  # of record numbers, one for each local step
 
 
@@ -28,10 +29,13 @@ class LotRule:
         if self.full:
             return [np.arange(records)] * steps
         draw = rng.generator(seed, "lot", round, client)
+        at_once = max(1, DRAWN_AT_ONCE // records)
+        blocks = [min(at_once, steps - done) for done in range(0, steps, at_once)]
         if self.batch_size is not None:
-            return smallest(draw.bit_generator.random_raw(steps * records).reshape(steps, records), self.batch_size)
+            picks = [smallest(draw.bit_generator.random_raw(n * records).reshape(n, records), self.batch_size) for n in blocks]
+            return picks[0] if len(picks) == 1 else np.concatenate(picks)
         assert self.sample_rate is not None
-        return [np.flatnonzero(row) for row in draw.random((steps, records)) < self.sample_rate]
+        return [np.flatnonzero(row) for n in blocks for row in draw.random((n, records)) < self.sample_rate]
 
     def weight(self, records: int) -> float:
         """Of a record's gradient in its lot, for a client with so many records.

@@ -52,18 +52,23 @@ class Joblib:
         return device.cores() if self.n_jobs == -1 else self.n_jobs
 
     def launch(self, points: Sequence[Point], progress: Progress) -> None:
-        queue = deque(points)
-        with graceful() as stop, _Crew(self.at_once) as crew:
-            while queue or crew.busy:
-                if stop.number is None:
-                    crew.hand_out(queue)
-                else:
-                    queue.clear()
-                    crew.ask(stop.number)
-                progress.held.update(crew.listen())
-                progress.update()
-            if stop.number is not None:
-                raise Interrupted(stop.number)
+        launch(points, progress, self.at_once)
+
+
+def launch(points: Sequence[Point], progress: Progress, at_once: int) -> None:
+    """`Launcher.launch`, in so many workers."""
+    queue = deque(points)
+    with graceful() as stop, _Crew(at_once) as crew:
+        while queue or crew.busy:
+            if stop.number is None:
+                crew.hand_out(queue)
+            else:
+                queue.clear()
+                crew.ask(stop.number)
+            progress.held.update(crew.listen())
+            progress.update()
+        if stop.number is not None:
+            raise Interrupted(stop.number)
 
 
 @dataclass(eq=False)
@@ -102,8 +107,9 @@ class _Crew:
     asked: bool = False
 
     def __enter__(self) -> _Crew:
-        self.threads = max(1, device.cores() // self.size)
-        os.environ["OMP_NUM_THREADS"] = str(self.threads)  # some libraries only look when they are imported
+        self.threads = max(1, device.cores() // self.size) if self.size > 1 else None  # None: as for a single run
+        if self.threads:
+            os.environ["OMP_NUM_THREADS"] = str(self.threads)  # some libraries only look when they are imported
         self.context: Any = multiprocessing.get_context("fork" if sys.platform == "linux" else "spawn")
         if sys.platform == "linux":
             import dpfl_bench.run  # noqa: F401  # once, for all workers
@@ -173,13 +179,14 @@ def _failed(point: Point, code: int) -> None:
     say(f"{point.label}: {error}")
 
 
-def _serve(link: Connection, parent: int, threads: int) -> None:
+def _serve(link: Connection, parent: int, threads: int | None) -> None:
     """A worker's life."""
     os.setpgrp()  # Ctrl-C reaches the parent alone, which passes it on
     forget()
     threading.Thread(target=_follow, args=(parent,), daemon=True).start()
-    os.environ["OMP_NUM_THREADS"] = str(threads)
-    os.environ.pop("SLURM_CPUS_PER_TASK", None)  # of all workers together
+    if threads:
+        os.environ["OMP_NUM_THREADS"] = str(threads)
+        os.environ.pop("SLURM_CPUS_PER_TASK", None)  # of all workers together
     sys.stdout = sys.stderr = _Lines(link)
     with contextlib.suppress(EOFError, OSError):  # siblings may hold the other end open, so that a dead parent is not always heard
         while os.getppid() == parent and (point := link.recv()):

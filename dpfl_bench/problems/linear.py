@@ -37,8 +37,8 @@ class LinearProblem:
 
     def gradient(self, y: Tensor, batch: Batch) -> Tensor:
         rows = batch.features.flatten(2)  # (c, b, f)
-        residuals = self._residuals(self._outputs(y, rows), batch.targets)  # (c, k, b)
-        return self._sum(y, rows, residuals.mul_(batch.weights.unsqueeze(1)))
+        residuals = self._residuals(self._outputs(y, rows), batch.targets).mul_(batch.weights.unsqueeze(1))  # (c, k, b)
+        return self._sum(y, rows, residuals if batch.rectangular else _without_padding(residuals, batch))
 
     def clipped_gradient(self, y: Tensor, batch: Batch, factors: Factors) -> tuple[Tensor, Tensor]:
         """A record's gradient is residual (x, 1)', of norm |residual| |(x, 1)|: none is ever formed."""
@@ -48,7 +48,8 @@ class LinearProblem:
         real = batch.weights > 0
         norms = (lengths(residuals.transpose(1, 2)) * inputs).to(y).where(real, 0)
         scales = (batch.weights * factors(norms, batch.weights)).where(real, 0)
-        return self._sum(y, rows, residuals.mul_(scales.unsqueeze(1))), norms
+        residuals.mul_(scales.unsqueeze(1))
+        return self._sum(y, rows, residuals if batch.rectangular else _without_padding(residuals, batch)), norms
 
     @property
     def metric(self) -> str:
@@ -96,6 +97,11 @@ class LinearProblem:
         if self.classes == 2:
             return outputs.sigmoid() - targets.unsqueeze(1)
         return outputs.softmax(1).scatter_(1, targets.unsqueeze(1), -1.0, reduce="add")
+
+
+def _without_padding(residuals: Tensor, batch: Batch) -> Tensor:
+    """0 there, also where a padded record's own residual is not finite."""
+    return residuals.masked_fill_((batch.weights == 0).unsqueeze(1), 0)
 
 
 def logreg(shape: list[int], classes: int, l2: float, bias: bool | None) -> LinearProblem:

@@ -70,15 +70,23 @@ def _settings(rows: Sequence[Row], differing: Iterable[str]) -> list[str]:
     return settings
 
 
-def pooled(rows: Sequence[Row]) -> list[Row]:
+def pooled(rows: Sequence[Row]) -> tuple[list[Row], list[Row]]:
     """Points: runs that differ in their seeds alone are one, with mean and standard deviation of the test error over all seeds.
 
-    A seed counts once on a split: of runs that share seeds, the one with more of them. A point of which a run diverged is none.
+    A seed counts once on a split: of runs that share seeds, the one with more of them. A point of which a run diverged has no error; such
+    points come second.
     """
     points: dict[str, list[Row]] = {}
     for row in rows:
         points.setdefault(row.get("point_id") or row["run_id"], []).append(row)
-    return [_point(runs) for runs in points.values() if all(run["status"] == "done" and _is_number(run["test_error_mean"]) for run in runs)]
+    good = [all(run["status"] == "done" and _is_number(run.get("test_error_mean")) for run in runs) for runs in points.values()]
+    bad = [_of_all(runs) for runs, is_good in zip(points.values(), good, strict=True) if not is_good]
+    return [_point(runs) for runs, is_good in zip(points.values(), good, strict=True) if is_good], bad
+
+
+def _of_all(runs: list[Row]) -> Row:
+    worst = {key: max(run[key] for run in runs) for key in ("rounds", "budget", "eps") if runs[0].get(key) is not None}
+    return {**runs[0], **worst, "run_ids": [run["run_id"] for run in runs]}
 
 
 def _point(runs: list[Row]) -> Row:
@@ -90,11 +98,9 @@ def _point(runs: list[Row]) -> Row:
             counted.append(run)
             drawn |= own
     mean, std = _moments(counted)
-    worst = {key: max(run[key] for run in counted) for key in ("rounds", "budget", "eps") if counted[0].get(key) is not None}
-    told = {"test_error_mean": mean, "test_error_std": std, "n_seeds": len(drawn), "run_ids": [run["run_id"] for run in counted]}
     splits = dict.fromkeys(map(_split, counted))
     means = {split: _moments([run for run in counted if _split(run) == split])[0] for split in splits}
-    return {**counted[0], **worst, **told, "split_means": means}
+    return {**_of_all(counted), "test_error_mean": mean, "test_error_std": std, "n_seeds": len(drawn), "split_means": means}
 
 
 def _seeds(run: Row) -> list[Any]:
@@ -150,18 +156,19 @@ def optimal(points: Sequence[Row], settings: Iterable[str]) -> Table:
     """Per group the point with the least mean test error (of equals, the fewest local steps), and its gap to the best without privacy.
 
     `settings`: columns that may have been swept. `as_good`: the local steps, of those that were `tried`, whose best point is no worse than
-    the seeds can tell.
+    the seeds can tell. `varied`: in which settings the points of this row differ.
     """
     extra = [key for key in settings if key not in TOLD and key.partition(".")[0] not in ("dataset", "model", "partition")]
-    swept = [key for key in ("clip", "lr", *extra) if len({point.get(key) for point in points} - {None}) > 1]
-    columns = dict.fromkeys(["eps_target", "local_steps", "rounds", "total_steps", "clip", "lr", *swept])
     errors = ("test_error_mean", "test_error_std", "n_seeds", "eps", "run_ids")
     found = groups(points)
+    varied = {group: [key for key in ("clip", "lr", *extra) if len({p.get(key) for p in members}) > 1] for group, members in found.items()}
+    swept = [key for key in ("clip", "lr", *extra) if any(key in own for own in varied.values())]
+    columns = dict.fromkeys(["eps_target", "local_steps", "rounds", "total_steps", "clip", "lr", *swept])
     best = {group: min(members, key=_order) for group, members in found.items()}
     free = {group[:3]: point["test_error_mean"] for group, point in best.items() if group[-1] == math.inf}
     table = []
     for group, point in best.items():
-        row = {**dict(zip(KEYS, group, strict=True)), **{key: point.get(key) for key in (*columns, *errors)}}
+        row = {**dict(zip(KEYS, group, strict=True)), **{key: point.get(key) for key in (*columns, *errors)}, "varied": varied[group]}
         by_steps = {other["local_steps"]: other for other in sorted(found[group], key=_order, reverse=True)}
         row["tried"] = sorted(by_steps)
         row["as_good"] = [steps for steps in row["tried"] if not _told_apart(point, by_steps[steps])]

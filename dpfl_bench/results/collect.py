@@ -87,16 +87,23 @@ def collect(given: Sequence[str], to: str | None, tuning: Tuning | None = None) 
     if not finished:
         return Collected(Table([], []), [TUNING], found, target)
     rows, settings, differing = _rows(finished)
-    points = best.pooled(best.compared(rows, differing))
+    points, bad = best.pooled(best.compared(rows, differing))
     table = best.optimal(points, settings)
-    notes = [TUNING, *filter(None, [best.uneven(points)])]
+    notes = [TUNING, *filter(None, [best.uneven(points), _diverged(finished, bad)])]
     if tuning:
-        rows_with, more = tuned(table.rows, points, {run.name: run.path for run in finished}, tuning)
+        rows_with, more = tuned(table.rows, [*points, *bad], {run.name: run.path for run in finished}, tuning)
         table, notes = Table(rows_with, table.swept), [*notes, *more]
     made = Collected(table, notes, found, target)
     _write(made, rows)
     _plot(points, table.swept, target)
     return made
+
+
+def _diverged(finished: Sequence[Run], bad: Sequence[Row]) -> str:
+    count = sum(run.result is not None and run.result["status"] == "diverged" for run in finished)
+    return (
+        f"Diverged: {count} of {len(finished)} runs; the {len(bad)} points they belong to have no error and cannot be best." if bad else ""
+    )
 
 
 def _target(first: Path, to: str | None) -> Path:

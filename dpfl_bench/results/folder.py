@@ -27,7 +27,7 @@ METRICS = [
 ]
 TIMING = ["seed", "round", "seconds"]
 FINISHED = ("done", "diverged")
-BROKEN = (ValueError, KeyError, TypeError)  # what files raise that are not ours, or only half of them
+BROKEN = (ValueError, KeyError, TypeError, AttributeError)  # what files raise that are not ours, or only half of them
 
 
 @dataclass(frozen=True)
@@ -83,19 +83,20 @@ class RunFolder:
 
     def state(self) -> State:
         """From the files alone, and whether the process that works here lives."""
-        result = self.finished
-        if result:
-            return State(result["status"], f"diverged in round {result['diverged']['round']}" if result["diverged"] else None)
-        if holder(self.path):
-            return State("running")
         try:
+            result = self.finished
+            if result:
+                where = result.get("diverged") or {}
+                return State(result["status"], f"diverged in round {where.get('round')}" if result["status"] == "diverged" else None)
+            if holder(self.path):
+                return State("running")
             status = self.read("status.json")
             if status is None:
                 return State("missing")
             word = status["status"] if status["status"] in ("failed", "interrupted") else "died"
             return State(word, status.get("error"))
-        except BROKEN:
-            return State("unreadable", "status.json cannot be read")
+        except (*BROKEN, OSError):
+            return State("unreadable", "status.json or result.json cannot be read")
 
     @property
     def finished(self) -> dict[str, Any] | None:

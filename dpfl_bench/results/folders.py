@@ -27,7 +27,7 @@ NEEDED: dict[str, Any] = {
     "rounds": int,
 }
 NUMBERS = ("eps", "delta", "lr", "total_steps", "test_error_mean", "test_error_std")  # or null
-UNREADABLE = (OSError, AttributeError, *BROKEN)
+UNREADABLE = (OSError, *BROKEN)
 
 
 @dataclass(frozen=True)
@@ -59,10 +59,9 @@ def look(folders: Iterable[str]) -> Found:
     for folder in map(Path, folders):
         if not folder.is_dir():
             raise ConfigError(f"{folder}: expected folders with runs, there is nothing of that name; run dpfl-bench run first")
-        try:
-            found = {sweep.path: sweep for sweep in sweeps.below(folder)}
-        except UNREADABLE:
-            found, broken = {}, broken + 1
+        read_ones, unread = sweeps.below(folder)
+        found = {sweep.path: sweep for sweep in read_ones}
+        broken += unread
         known |= found
         paths |= dict.fromkeys(found[folder].runs if folder in found else run_folders(folder))
     runs = {run.name: run for run in sorted((read(path) for path in paths if path.is_dir()), key=_said)}

@@ -6,8 +6,11 @@ import hashlib
 import json
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+
+from dpfl_bench.results.folder import BROKEN
 
 
 @dataclass(frozen=True)
@@ -37,9 +40,15 @@ def read(path: Path) -> Sweep:
     return Sweep(path, told["command"], told["cwd"], runs)
 
 
-def below(folder: Path) -> list[Sweep]:
-    """The sweep of a folder, or those of `outputs`, which may be given as outputs/runs or outputs/sweeps."""
+def below(folder: Path) -> tuple[list[Sweep], int]:
+    """The sweep of a folder, or those of `outputs`, which may be given as outputs/runs or outputs/sweeps; and how many cannot be read."""
     if (folder / "sweep.json").exists():
-        return [read(folder)]
-    outputs = folder.parent if folder.name in ("runs", "sweeps") else folder
-    return [read(path.parent) for path in sorted((outputs / "sweeps").glob("*/sweep.json"))]
+        paths = [folder]
+    else:
+        outputs = folder.parent if folder.name in ("runs", "sweeps") else folder
+        paths = [path.parent for path in sorted((outputs / "sweeps").glob("*/sweep.json"))]
+    found = []
+    for path in paths:
+        with suppress(OSError, *BROKEN):
+            found.append(read(path))
+    return found, len(paths) - len(found)

@@ -35,11 +35,15 @@ def laid_out(table: Table) -> list[Column]:
     columns.append(Column("best local steps", [_cell(row["local_steps"]) for row in rows]))
     columns.append(Column("as good", [_ranges(row["as_good"], row["tried"]) for row in rows]))
     heads = {"rounds": "rounds", "total_steps": "total steps"}
-    columns += [Column(heads.get(key, key), [_cell(row[key]) for row in rows]) for key in (*heads, *table.swept)]
+    columns += [Column(heads[key], [_cell(row[key]) for row in rows]) for key in heads]
+    columns += [
+        Column(key, ["null" if row[key] is None and key in row["varied"] else _cell(row[key]) for row in rows]) for key in table.swept
+    ]
     columns.append(Column("test error", [_error(row) for row in rows]))
     columns.append(Column("n seeds", [str(row["n_seeds"]) for row in rows]))
     columns.append(Column("gap to no privacy", ["" if math.isnan(row["gap"]) else f"{row['gap']:+.4f}" for row in rows]))
     if any("tuning_eps" in row for row in rows):
+        columns.append(Column("trials", [_cell(row["tuning_trials"]) for row in rows]))
         columns.append(Column("eps with tuning", [_cell(row["tuning_eps"]) for row in rows]))
     return columns
 

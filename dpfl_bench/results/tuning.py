@@ -21,7 +21,7 @@ from dpfl_bench.results.folder import RunFolder
 @dataclass(frozen=True)
 class Tuning:
     distribution: str = "geometric"
-    mean: float | None = None  # of the number of trials; None: as many as there are points
+    mean: float | None = None  # of the number of trials; None: as many as there are points, diverged ones too
 
     def __post_init__(self) -> None:
         if self.mean is not None:
@@ -29,33 +29,36 @@ class Tuning:
 
 
 def tuned(rows: Sequence[Row], points: Iterable[Row], folders: Mapping[str, Path], asked: Tuning) -> tuple[list[Row], list[str]]:
-    """The table's rows with `tuning_eps` (None where there is none), and what to say of them."""
+    """The table's rows with `tuning_eps` and `tuning_trials`, their mean number (None where there is none), and what to say of them.
+
+    points: every one that may be drawn: that a run of it diverged was learnt from private data.
+    """
     found = groups(points)
     made, notes = [], [_assumptions(asked)]
     for row in rows:
         members = found[tuple(row[key] for key in KEYS)]
-        eps = None
+        eps, trials = None, None
         if row["budget"] < math.inf:
             try:
-                eps = _epsilon(members, folders, asked)
+                mean = float(len(members)) if asked.mean is None else asked.mean
+                eps, trials = _epsilon(members, folders, asked.distribution, mean), mean
             except PrivacyError as error:
                 notes.append(f"no eps with tuning for {row['algo']} on {row['dataset']} at eps {row['budget']:.4g}: {error}")
-        made.append({**row, "tuning_eps": eps})
+        made.append({**row, "tuning_trials": trials, "tuning_eps": eps})
     if all(row["budget"] == math.inf for row in rows):
         notes.append("no eps with tuning: all runs have eps=inf, there is no privacy to lose")
     return made, notes
 
 
-def _epsilon(points: Sequence[Row], folders: Mapping[str, Path], asked: Tuning) -> float:
-    mean = float(len(points)) if asked.mean is None else asked.mean
+def _epsilon(points: Sequence[Row], folders: Mapping[str, Path], distribution: str, mean: float) -> float:
     delta = points[0].get("delta")
     if delta is None or any(point.get("eps") is None for point in points):
         raise PrivacyError("the runs tell no eps or no delta; expected result.json of this version")
     runs = [run for point in points for run in point["run_ids"]]
     candidates = [candidate(RunFolder(folders[run]), delta) for run in runs]
-    if mean == 1 and asked.distribution != "poisson":  # one trial, for sure
+    if mean == 1 and distribution != "poisson":  # one trial, for sure
         return float(max(point["eps"] for point in points))
-    return selection.epsilon(selection.trial(candidates), delta, asked.distribution, mean)
+    return selection.epsilon(selection.trial(candidates), delta, distribution, mean)
 
 
 def candidate(folder: RunFolder, delta: float) -> Candidate:
@@ -85,7 +88,7 @@ def _composition(told: dict[str, Any]) -> Composition:
 
 
 def _assumptions(asked: Tuning) -> str:
-    mean = "as many on average as the row has points" if asked.mean is None else f"{asked.mean:g} on average"
+    mean = "as many on average as points were run" if asked.mean is None else f"{asked.mean:g} on average"
     nothing = " (nothing, if there was none)" if asked.distribution == "poisson" else ""
     return (
         f"eps with tuning: at the runs' delta, for releasing the best of a random number of trials ({asked.distribution}, {mean}; "

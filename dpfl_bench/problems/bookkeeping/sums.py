@@ -7,6 +7,8 @@ whichever needs least work, |G'A|^2 is
     <GG', AA'>                    for few: Gram matrices of p x p. Their terms may cancel, so they are in the widest format;
     that of the formed gradient   for many; it is kept for the sum where there is room.
 
+Where it is formed once more for the sum, rounding may be all that is left of positions that cancel, and counts.
+
 The sum with scales s is s times what was kept, or one product over all records and positions, (sG)'A.
 """
 
@@ -96,7 +98,7 @@ def over_positions(positions: Positions, room: Room) -> Found:
     if p * p * (o + k) < FORMING * o * k:
         return Found(torch.cat([_gram_squares(g, a) for _, g, a in chunks]), add)
     if not room.take(n * o * k):
-        return Found(torch.cat([squares(g.transpose(1, 2) @ a) for _, g, a in chunks]), add)
+        return Found(torch.cat([squares(g.transpose(1, 2) @ a) + _rounding(lengths(g), lengths(a), g) for _, g, a in chunks]), add)
     rows = positions.outputs.new_empty(n, o, k)
     for some, g, a in chunks:
         torch.bmm(g.transpose(1, 2), a, out=rows[some])
@@ -106,8 +108,14 @@ def over_positions(positions: Positions, room: Room) -> Found:
 def _gram_squares(g: Tensor, a: Tensor) -> Tensor:
     """<GG', AA'> of each record."""
     wide = device.wide(g.device)
-    g, a = g.to(wide), a.to(wide)
-    return (torch.bmm(g, g.transpose(1, 2)) * torch.bmm(a, a.transpose(1, 2))).sum((1, 2)).clamp(min=0)
+    gg, aa = (torch.bmm(rows, rows.transpose(1, 2)) for rows in (g.to(wide), a.to(wide)))
+    each_g, each_a = (found.diagonal(dim1=1, dim2=2).sqrt() for found in (gg, aa))
+    return (gg * aa).sum((1, 2)).clamp(min=0) + _rounding(each_g, each_a, g)
+
+
+def _rounding(g: Tensor, a: Tensor, like: Tensor) -> Tensor:
+    """The square of what a sum over positions in the format of `like` errs by: of |g| and |a| of each position, (n, p) -> (n,)."""
+    return (g.shape[1] * torch.finfo(like.dtype).eps * (g * a).sum(1)).square()
 
 
 def _add_products(positions: Positions, scales: Tensor, total: Tensor) -> None:
