@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+import signal
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -23,19 +25,23 @@ def statuses() -> list[str]:
 
 
 @contextmanager
-def broken(monkeypatch: pytest.MonkeyPatch, error: BaseException, lr: float = 1.5) -> Iterator[list[float]]:
-    """The data of one learning rate cannot be loaded. Yields the learning rates that were tried."""
-    real, tried = run.build.data, []
+def broken(monkeypatch: pytest.MonkeyPatch, error: BaseException | signal.Signals, lr: float = 1.5) -> Iterator[Callable[[], list[float]]]:
+    """The data of one learning rate cannot be loaded: that raises or kills. Yields what tells the learning rates that were tried."""
+    real, log = run.build.data, Path("tried").absolute()  # a sweep's runs are another process's
+    log.touch()
 
     def load(settings: Any) -> Any:
-        tried.append(settings.lr)
-        if settings.lr == lr:
+        with log.open("a") as file:
+            file.write(f"{settings.lr}\n")
+        if settings.lr == lr and isinstance(error, signal.Signals):
+            os.kill(os.getpid(), error)
+        elif settings.lr == lr:
             raise error
         return real(settings)
 
     with monkeypatch.context() as patched:
         patched.setattr(run.build, "data", load)
-        yield tried
+        yield lambda: [float(line) for line in log.read_text().split()]
 
 
 def test_every_combination_runs_once() -> None:
@@ -97,13 +103,28 @@ def test_a_crashing_job_in_the_middle_ends_no_other(error: BaseException, monkey
     assert "in load" in status["traceback"], "errors before the data are there are told too"
 
 
+def test_a_killed_job_in_the_middle_ends_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the system, when memory is short: no handler runs."""
+    sweep = ("run", "-m", "lr=1,1.5,2", *SMALL)
+    with broken(monkeypatch, signal.SIGKILL) as tried:
+        said = call(*sweep)
+    assert said.code == 1
+    assert tried() == [1, 1.5, 2]
+    assert statuses() == ["done", "done", "failed"]
+    assert (
+        "dpfl-bench: failed: lr=1.5 total_steps=10 plot=False device=cpu: worker ended by SIGKILL (out of memory?)" in said.err.splitlines()
+    )
+    assert call(*sweep, "--no-retry").code == 1
+    assert call(*sweep).code == 0
+
+
 def test_failed_jobs_are_tried_again_or_left(monkeypatch: pytest.MonkeyPatch) -> None:
     sweep = ("run", "-m", "lr=1,1.5,2", *SMALL)
     with broken(monkeypatch, OSError("the disk is gone")) as tried:
         call(*sweep)
-        assert tried == [1, 1.5, 2]
+        assert tried() == [1, 1.5, 2]
         left = call(*sweep, "--no-retry")
-        assert tried == [1, 1.5, 2]
+        assert tried() == [1, 1.5, 2]
         assert left.code == 1
         assert left.err.splitlines()[1:] == [
             "dpfl-bench: 2 of 3 jobs done, 1 failed",
@@ -111,7 +132,7 @@ def test_failed_jobs_are_tried_again_or_left(monkeypatch: pytest.MonkeyPatch) ->
             "dpfl-bench: to finish: dpfl-bench run -m lr=1,1.5,2 total_steps=10 plot=false device=cpu",
         ]
         assert call(*sweep).code == 1
-        assert tried == [1, 1.5, 2, 1.5]
+        assert tried() == [1, 1.5, 2, 1.5]
     again = call(*sweep)
     assert again.code == 0
     assert "3 jobs, 2 of them finished already" in again.err

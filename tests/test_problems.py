@@ -90,6 +90,23 @@ NETWORKS = {
 }
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_padding_counts_nothing_whatever_it_holds(kind: str) -> None:
+    """It is the client's first record, which a Poisson lot need not have drawn: nothing of it may come in, not even an overflow."""
+    problem = LinearProblem(3, KINDS[kind], True, 0.0)
+    batch = batch_of((3,), KINDS[kind])
+    wild = Batch(batch.features.clone(), batch.targets, batch.weights, batch.sizes)
+    wild.features[1, 3:] = 1e308
+    y = torch.full((CLIENTS, problem.dimension), 10.0, dtype=torch.float64)
+    y[:, ::2] = -20.0
+
+    def found(batch: Batch) -> list[Tensor]:
+        return [problem.gradient(y, batch), *problem.clipped_gradient(y, batch, lambda norms, weights: 0.1 / norms.clamp(min=0.1))]
+
+    for one, other in zip(found(batch), found(wild), strict=True):
+        assert torch.equal(one, other)
+
+
 @pytest.mark.parametrize("l2", [0.0, 0.3])
 @pytest.mark.parametrize("network", NETWORKS)
 def test_module_gradients(network: str, l2: float) -> None:

@@ -145,6 +145,20 @@ def test_the_ridge_and_weight_decay_are_neither_clipped_nor_noised(monkeypatch: 
     torch.testing.assert_close(end, torch.full((FEATURES,), 25.0, dtype=torch.float64))
 
 
+def test_a_gradient_far_beyond_the_bound_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """C over its length, times its weight, would be one of the last numbers above 0 of float32, which round by a half and more."""
+    monkeypatch.setattr(mechanisms, "RecordGaussian", Silence)
+    x, y = data()
+    moved = []
+    for size in (0.0, 1e20, 1e37):
+        y[0, 0] = size
+        played = prepared(x, y, "privacy.neighbours=add_remove_one", "privacy.clip=1e-3", "dtype=float32")
+        moved.append(released(played))
+    lengths = [float(np.linalg.norm(one - moved[0])) for one in moved]
+    assert lengths[1] <= 2 * 1e-3 / RECORDS * (1 + 1e-5)
+    assert lengths[2] <= 2 * 1e-3 / RECORDS * (1 + 1e-5)
+
+
 def test_the_median_of_each_lot_clips_half_of_it() -> None:
     x, y = data()
     played = prepared(x, y, "privacy.clip=median", "privacy.noise_multiplier=1e-9")

@@ -16,6 +16,7 @@ from conftest import settings_of
 from forks import Forks, rows_of
 
 from dpfl_bench import run, train
+from dpfl_bench.settings import Settings
 from dpfl_bench.signals import Interrupted
 
 KILLS = 20
@@ -111,6 +112,25 @@ def test_a_signal_saves_the_round_at_hand(tmp_path: Path, monkeypatch: pytest.Mo
         run.run(settings, (), "")
     kept = torch.load(tmp_path / "runs" / settings.run_id / "checkpoint" / "latest.pt", weights_only=True)
     assert kept["done"] == 7, "not the last one evaluated"
+
+
+def test_what_another_process_finished_meanwhile_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It had the folder while this one prepared."""
+    settings = settings_of("total_steps=10", "plot=false", "device=cpu", f"outputs={tmp_path}")
+    prepare, others = run.prepare, []
+
+    def prepared(asked: Settings) -> run.Job:
+        job = prepare(asked)
+        if not others:
+            others.append(None)
+            others.append(run.run(asked, (), "").path / "env.json")
+            others.append(others[1].stat().st_mtime_ns)
+        return job
+
+    monkeypatch.setattr(run, "prepare", prepared)
+    folder = run.run(settings, (), "")
+    assert folder.finished
+    assert others[1:] == [folder.path / "env.json", (folder.path / "env.json").stat().st_mtime_ns]
 
 
 @pytest.mark.slow

@@ -16,6 +16,7 @@ from conftest import TINY, settings_of
 from torch import nn
 
 from dpfl_bench import rng
+from dpfl_bench.federation import sampling
 from dpfl_bench.federation.sampling import LotRule, pad, smallest
 from dpfl_bench.federation.schedule import Schedule, coin_steps, constant_steps
 from dpfl_bench.privatise import Budget, drawn_schedules
@@ -198,6 +199,15 @@ def test_lots_depend_on_seed_round_and_client_alone(rule: LotRule) -> None:
     drawn = [lots(*ids) for ids in itertools.product((0, 1), repeat=3)]
     assert all(one != other for one, other in itertools.combinations(drawn, 2))
     assert len({tuple(lot) for lot in lots(0, 0, 0)}) == 5  # every step has its own
+
+
+@pytest.mark.parametrize("rule", [LotRule(batch_size=3), LotRule(sample_rate=0.3)])
+def test_lots_do_not_depend_on_how_many_are_drawn_at_once(rule: LotRule, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A block of steps at a time: memory does not grow with the local steps."""
+    whole = [rows.tolist() for rows in rule.draw(0, 0, 0, 40, 7)]
+    for numbers in (1, 80, 200):
+        monkeypatch.setattr(sampling, "DRAWN_AT_ONCE", numbers)
+        assert [rows.tolist() for rows in rule.draw(0, 0, 0, 40, 7)] == whole
 
 
 def test_padding_repeats_the_first_record_at_weight_zero() -> None:

@@ -142,6 +142,24 @@ def test_files_that_cannot_be_read_are_made_anew() -> None:
     assert call("status").out == "2 runs: 2 done\n"
 
 
+def test_files_of_others_spoil_nothing() -> None:
+    call("run", "-m", "lr=1,2,3,4", *SMALL)
+    for text in ("{", '{"points": 3}', "[]"):
+        folder = Path("outputs/sweeps", f"spoilt{len(text)}")
+        folder.mkdir()
+        (folder / "sweep.json").write_text(text)
+    (run_of("1").path / "result.json").write_text('{"status": "done"}')
+    (run_of("2").path / "result.json").write_text('{"status": "diverged", "diverged": 3}')
+    (run_of("3").path / "result.json").unlink()
+    (run_of("3").path / "result.json").mkdir()
+    found = call("status", "--json").json
+    assert {word: count for word, count in found["counts"].items() if count} == {"done": 2, "unreadable": 2}
+    assert found["unreadable_sweeps"] == 3
+    assert "left out: 3 folders with a sweep.json that cannot be read" in call("status").out
+    assert "2 finished, 3 to run: about" in call("run", "-m", "lr=1,2,3,4,5", *SMALL, "--dry-run").out
+    assert call("collect", "outputs/runs").code == 0
+
+
 def test_the_command_of_a_single_run_is_the_one_that_was_typed() -> None:
     call("run", "eps=1", *SMALL)
     (folder,) = Path("outputs/runs").iterdir()
