@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, Literal, cast, get_type_hints
 
 import numpy as np
@@ -126,6 +127,15 @@ class Data:
     @property
     def partition_hash(self) -> str:
         return self.dealt or digest(self.parts)
+
+    @cached_property
+    def digest(self) -> str:
+        """16 hex digits that name the records and who holds which."""
+        found = hashlib.blake2b(self.partition_hash.encode(), digest_size=8)
+        for column in (self.records.train_x, self.records.train_y, self.records.test_x, self.records.test_y):
+            found.update(f"{column.shape} {column.dtype}".encode())
+            found.update(np.ascontiguousarray(column).reshape(-1).view(np.uint8).data)
+        return found.hexdigest()
 
     def partition_csv(self) -> str:
         """A line for each client: its records and, in classification, how many of each label."""

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from dpfl_bench import RESULTS_VERSION
+from dpfl_bench.data.presence import fingerprint
 from dpfl_bench.job import Job
 from dpfl_bench.measure import theorem_gap
 from dpfl_bench.results.folder import RunFolder
@@ -74,6 +75,7 @@ def result(job: Job, folder: RunFolder, seconds: float, diverged: dict[str, int]
             "source": job.data.records.source,
             "train": int(job.data.federation.sizes.sum()),
             "test": len(job.data.records.test_y),
+            "files": fingerprint(settings.dataset),
         },
         "theory": _theory(job, rows),
         "seconds": round(seconds, 3),

@@ -20,7 +20,7 @@ from dpfl_bench.results.environment import environment
 from dpfl_bench.results.folder import RunFolder
 from dpfl_bench.results.lock import Claim
 from dpfl_bench.results.trackers import Followers, following
-from dpfl_bench.settings import Settings
+from dpfl_bench.settings import ConfigError, Settings
 from dpfl_bench.signals import Interrupted, Stop, graceful
 
 CHECKPOINT_SECONDS = 60.0
@@ -76,6 +76,11 @@ class _Runner:
 
     def run(self) -> None:
         found = train.Checkpoint.load(self.folder.checkpoint)
+        if found and found.data != self.job.data.digest:
+            raise ConfigError(
+                f"{self.folder.path}: begun on other data than {self.job.data.records.source}; "
+                "expected the same records; bring them back, say another outputs=, or delete the folder to begin anew"
+            )
         self.folder.metrics.start(found.metrics_bytes if found else 0)
         self.folder.timing.start(found.timing_bytes if found else 0)
         if found:
@@ -137,6 +142,7 @@ class _Runner:
             timing_bytes=self.folder.timing.size,
             seconds=self.seconds,
             finals=self.finals,
+            data=self.job.data.digest,
         ).save(self.folder.checkpoint)
         self.saved = time.monotonic()
 

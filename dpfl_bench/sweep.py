@@ -14,7 +14,7 @@ from dpfl_bench.config import settings
 from dpfl_bench.estimate import Measured
 from dpfl_bench.launchers.base import Detached, Launcher, Point
 from dpfl_bench.progress import Progress, duration, say
-from dpfl_bench.results import lock, sweeps
+from dpfl_bench.results import lock, provenance, sweeps
 from dpfl_bench.results.folder import RunFolder, State
 from dpfl_bench.results.summary import summary
 from dpfl_bench.results.sweeps import Sweep
@@ -30,7 +30,9 @@ def run_one(overrides: Sequence[str], config_dir: str | None, config_name: str) 
     made = settings(composed)
     folder = RunFolder.at(made.outputs, made.run_id)
     known = folder.finished
-    if known is None:
+    if known is not None:
+        provenance.check(made, folder, known)
+    else:
         from dpfl_bench.run import run
 
         try:
@@ -65,9 +67,10 @@ def run_all(overrides: Sequence[str], config_dir: str | None, config_name: str, 
     expanded = composer.sweep(overrides)
     launcher = _launcher(expanded.launcher, ways.on_interrupt)
     planned = points.planned(composer, expanded.jobs, config_dir, config_name)
-    for error in planned.errors:
+    errors = planned.errors or provenance.check_all((made, RunFolder(point.folder)) for point, made in planned.points.items())
+    for error in errors:
         say(error)
-    if planned.errors:
+    if errors:
         return 2
     if planned.jobs > len(planned.points):
         say(f"{planned.jobs - len(planned.points)} of {planned.jobs} jobs are the same run as another one and are left out")

@@ -55,6 +55,7 @@ class Checkpoint:
     timing_bytes: int
     seconds: float
     finals: dict[int, torch.Tensor]  # final parameters of the seeds that are done
+    data: str  # whose records these are
 
     @staticmethod
     def of(state: State, **where: object) -> Checkpoint:

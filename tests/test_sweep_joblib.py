@@ -176,11 +176,14 @@ def test_what_another_sweep_leaves_is_taken_over(server: Forks, second: Forks, w
     """The other one has a point in its hands when it is killed: this one waits for it, then resumes it."""
     other = second.start(*SWEEP, f"outputs={tmp_path}")
     (theirs,) = train(tmp_path, 1)
-    os.kill(other.pid, signal.SIGSTOP)  # alive, and nothing moves
+    worker = read(theirs, "status.json")["pid"]
+    for process in (other.pid, worker):
+        os.kill(process, signal.SIGSTOP)  # alive, and nothing moves
     child = started(server, tmp_path)
     assert until(lambda: words(tmp_path).count("done") == 3, 90), "the other points are done"
     time.sleep(1)
     assert RunFolder(theirs).state().word == "running"
+    os.kill(worker, signal.SIGKILL)
     other.kill()
     other.end()
     assert child.end() == 0

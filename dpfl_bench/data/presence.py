@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import prod
@@ -39,6 +41,22 @@ def presence(dataset: Mapping[str, Any]) -> Presence | None:
     """Of the data set with these keys of its YAML file; None where its loader is not one of ours."""
     look = _LOOK.get(loader(dataset))
     return None if look is None else look(dataset)
+
+
+def fingerprint(dataset: Mapping[str, Any]) -> str | None:
+    """Changes with the names and sizes of a data set's files; None where checksums hold them to what they are, or where none are here."""
+    looked = presence(dataset)
+    files = [file for file in looked.there if file.suffix != ".gz" or loader(dataset) != "vision"] if looked else []
+    if not files or looked is None or looked.folder is None or _pinned(dataset):
+        return None
+    told = sorted(f"{os.path.relpath(file, looked.folder)} {file.stat().st_size}" for file in files)
+    return hashlib.blake2b("\n".join(told).encode(), digest_size=8).hexdigest()
+
+
+def _pinned(dataset: Mapping[str, Any]) -> bool:
+    if loader(dataset) == "libsvm":
+        return bool(dataset.get("verify")) and all(libsvm_files(dataset).values())
+    return loader(dataset) == "vision" and bool(dataset.get("verify"))
 
 
 def loader(dataset: Mapping[str, Any]) -> str:

@@ -73,12 +73,12 @@ def _settings(rows: Sequence[Row], differing: Iterable[str]) -> list[str]:
 def pooled(rows: Sequence[Row]) -> tuple[list[Row], list[Row]]:
     """Points: runs that differ in their seeds alone are one, with mean and standard deviation of the test error over all seeds.
 
-    A seed counts once on a split: of runs that share seeds, the one with more of them. A point of which a run diverged has no error; such
-    points come second.
+    A seed counts once on a split: of runs that share seeds, the one with more of them. Runs on a part of the data are no repeats of others.
+    A point of which a run diverged has no error; such points come second.
     """
-    points: dict[str, list[Row]] = {}
+    points: dict[tuple[Any, ...], list[Row]] = {}
     for row in rows:
-        points.setdefault(row.get("point_id") or row["run_id"], []).append(row)
+        points.setdefault((row.get("point_id") or row["run_id"], row.get("subset")), []).append(row)
     good = [all(run["status"] == "done" and _is_number(run.get("test_error_mean")) for run in runs) for runs in points.values()]
     bad = [_of_all(runs) for runs, is_good in zip(points.values(), good, strict=True) if not is_good]
     return [_point(runs) for runs, is_good in zip(points.values(), good, strict=True) if is_good], bad
