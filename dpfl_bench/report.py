@@ -12,7 +12,7 @@ from dpfl_bench import RESULTS_VERSION
 from dpfl_bench.data.presence import fingerprint
 from dpfl_bench.job import Job
 from dpfl_bench.measure import theorem_gap
-from dpfl_bench.results.folder import RunFolder
+from dpfl_bench.results.folder import MEASURES, RunFolder
 from dpfl_bench.targets import naive
 
 NAN = float("nan")
@@ -22,7 +22,6 @@ def result(job: Job, folder: RunFolder, seconds: float, diverged: dict[str, int]
     """result.json: one flat record of the run. test_error is that of the last round; best_round is information, not a choice."""
     settings, privacy = job.settings, job.settings.privacy
     rows = folder.metrics.read()
-    last = np.array([rows["test_error"][rows["seed"] == seed][-1] for seed in np.unique(rows["seed"])])
     private = settings.private
     return {
         "run_id": settings.run_id,
@@ -62,8 +61,7 @@ def result(job: Job, folder: RunFolder, seconds: float, diverged: dict[str, int]
         "lr": settings.lr,
         "seeds": list(settings.seeds),
         "metric": job.problem.metric,
-        "test_error_mean": NAN if diverged else float(last.mean()),
-        "test_error_std": NAN if diverged else (float(last.std(ddof=1)) if len(last) > 1 else 0.0),
+        **_last(rows, diverged is not None),
         "best_round": _best_round(rows),
         "diverged": diverged,
         "partition": {
@@ -80,6 +78,16 @@ def result(job: Job, folder: RunFolder, seconds: float, diverged: dict[str, int]
         "theory": _theory(job, rows),
         "seconds": round(seconds, 3),
     }
+
+
+def _last(rows: np.ndarray, diverged: bool) -> dict[str, float]:
+    """What the last rounds came to, over seeds."""
+    found = {}
+    for measure in MEASURES:
+        last = np.array([rows[measure][rows["seed"] == seed][-1] for seed in np.unique(rows["seed"])])
+        found[f"{measure}_mean"] = NAN if diverged else float(last.mean())
+        found[f"{measure}_std"] = NAN if diverged else (float(last.std(ddof=1)) if len(last) > 1 else 0.0)
+    return found
 
 
 def _spread(sizes: np.ndarray) -> dict[str, float]:

@@ -46,7 +46,7 @@ def test_u_curves_are_drawn_where_there_is_a_curve() -> None:
 def test_each_problem_and_guarantee_has_a_picture_with_the_runs_without_privacy(monkeypatch: pytest.MonkeyPatch) -> None:
     """At each number of local steps the best over whatever else was swept."""
     drawn: dict[str, tuple[list[Any], str]] = {}
-    monkeypatch.setattr(plots, "u_curves", lambda points, target, title: drawn.update({target.name: (points, title)}))
+    monkeypatch.setattr(plots, "u_curves", lambda points, target, title, by: drawn.update({target.name: (points, title)}))
     for trust in ("secagg", "central"):
         for steps in (1, 2):
             for clip, error in ((0.1, 0.3), (1.0, 0.2)):

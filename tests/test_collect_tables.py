@@ -258,6 +258,22 @@ def config(**changes: Any) -> str:
     ).format(**given)
 
 
+def test_the_best_by_another_measure() -> None:
+    """Errors of a hundred test records are coarse; a loss tells points apart that have the same error."""
+    for name, steps, error, loss in (("a", 1, 0.2, 0.9), ("b", 5, 0.21, 0.4), ("c", 10, 0.25, 0.5)):
+        finish(name, local_steps=steps, test_error_mean=error, test_loss_mean=loss, test_loss_std=0.0)
+    free("d", local_steps=1, test_error_mean=0.1, test_loss_mean=0.3)
+    text = call("collect", "runs", "--by", "test_loss", "--to", "out").out
+    assert "| total steps | test loss | n seeds |" in text
+    private = table_of("out/table.csv")[1]
+    assert [private[key] for key in ("local_steps", "test_loss_mean", "as_good", "tried")] == ["5", "0.4", "5", "1 5 10"]
+    assert float(private["gap"]) == pytest.approx(0.1)
+    assert Path("out/u_curves_digits.png").exists()
+    finish("e", local_steps=20, test_error_mean=0.1, test_loss_mean=None)
+    assert [row["local_steps"] for row in collect(["runs"], "out", by="test_loss").table.rows] == [1, 5], "one without a loss is none"
+    assert [row["local_steps"] for row in collect(["runs"], "out").table.rows] == [1, 20]
+
+
 def test_other_problems_are_other_rows_and_other_hyper_parameters_are_columns() -> None:
     """A partition is not chosen for its error; a server's learning rate is."""
     finish("a", test_error_mean=0.1, config=config(partition="iid"))

@@ -6,9 +6,11 @@ import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import groupby
 from typing import Any
 
+from dpfl_bench.results.folder import MEASURES
 from dpfl_bench.results.summary import whole_or_part
 
 KEYS = ("dataset", "setting", "algo", "guarantee", "budget")  # what may stand in one row or line
@@ -70,8 +72,8 @@ def _settings(rows: Sequence[Row], differing: Iterable[str]) -> list[str]:
     return settings
 
 
-def pooled(rows: Sequence[Row]) -> tuple[list[Row], list[Row]]:
-    """Points: runs that differ in their seeds alone are one, with mean and standard deviation of the test error over all seeds.
+def pooled(rows: Sequence[Row], by: str = MEASURES[0]) -> tuple[list[Row], list[Row]]:
+    """Points: runs that differ in their seeds alone are one, with mean and standard deviation of `by` over all seeds.
 
     A seed counts once on a split: of runs that share seeds, the one with more of them. Runs on a part of the data are no repeats of others.
     A point of which a run diverged has no error; such points come second.
@@ -79,9 +81,9 @@ def pooled(rows: Sequence[Row]) -> tuple[list[Row], list[Row]]:
     points: dict[tuple[Any, ...], list[Row]] = {}
     for row in rows:
         points.setdefault((row.get("point_id") or row["run_id"], row.get("subset")), []).append(row)
-    good = [all(run["status"] == "done" and _is_number(run.get("test_error_mean")) for run in runs) for runs in points.values()]
+    good = [all(run["status"] == "done" and _is_number(run.get(f"{by}_mean")) for run in runs) for runs in points.values()]
     bad = [_of_all(runs) for runs, is_good in zip(points.values(), good, strict=True) if not is_good]
-    return [_point(runs) for runs, is_good in zip(points.values(), good, strict=True) if is_good], bad
+    return [_point(runs, by) for runs, is_good in zip(points.values(), good, strict=True) if is_good], bad
 
 
 def _of_all(runs: list[Row]) -> Row:
@@ -89,7 +91,7 @@ def _of_all(runs: list[Row]) -> Row:
     return {**runs[0], **worst, "run_ids": [run["run_id"] for run in runs]}
 
 
-def _point(runs: list[Row]) -> Row:
+def _point(runs: list[Row], by: str) -> Row:
     counted: list[Row] = []
     drawn: set[tuple[Any, Any]] = set()
     for run in sorted(runs, key=lambda run: (-len(_seeds(run)), min(_seeds(run)), run["run_id"])):
@@ -97,10 +99,10 @@ def _point(runs: list[Row]) -> Row:
         if not drawn & own:
             counted.append(run)
             drawn |= own
-    mean, std = _moments(counted)
+    mean, std = _moments(counted, by)
     splits = dict.fromkeys(map(_split, counted))
-    means = {split: _moments([run for run in counted if _split(run) == split])[0] for split in splits}
-    return {**_of_all(counted), "test_error_mean": mean, "test_error_std": std, "n_seeds": len(drawn), "split_means": means}
+    means = {split: _moments([run for run in counted if _split(run) == split], by)[0] for split in splits}
+    return {**_of_all(counted), f"{by}_mean": mean, f"{by}_std": std, "n_seeds": len(drawn), "split_means": means}
 
 
 def _seeds(run: Row) -> list[Any]:
@@ -111,13 +113,13 @@ def _split(run: Row) -> tuple[Any, ...]:
     return tuple(run.get(key) for key in SPLIT)
 
 
-def _moments(runs: list[Row]) -> tuple[float, float]:
+def _moments(runs: list[Row], by: str) -> tuple[float, float]:
     """Mean and standard deviation (n - 1) over all seeds, of those over the seeds of each run."""
     if len(runs) == 1:
-        return runs[0]["test_error_mean"], runs[0].get("test_error_std") or 0.0
-    counts, means = [len(_seeds(run)) for run in runs], [run["test_error_mean"] for run in runs]
+        return runs[0][f"{by}_mean"], runs[0].get(f"{by}_std") or 0.0
+    counts, means = [len(_seeds(run)) for run in runs], [run[f"{by}_mean"] for run in runs]
     mean = math.fsum(n * m for n, m in zip(counts, means, strict=True)) / sum(counts)
-    within = math.fsum((n - 1) * (run.get("test_error_std") or 0.0) ** 2 for n, run in zip(counts, runs, strict=True))
+    within = math.fsum((n - 1) * (run.get(f"{by}_std") or 0.0) ** 2 for n, run in zip(counts, runs, strict=True))
     between = math.fsum(n * (m - mean) ** 2 for n, m in zip(counts, means, strict=True))
     return mean, math.sqrt((within + between) / (sum(counts) - 1))
 
@@ -150,33 +152,35 @@ def uneven(points: Iterable[Row]) -> str:
 class Table:
     rows: list[Row]
     swept: list[str]  # the columns of hyper-parameters in which points differ, beside local steps and rounds
+    by: str = MEASURES[0]  # what the best is least in
 
 
-def optimal(points: Sequence[Row], settings: Iterable[str]) -> Table:
-    """Per group the point with the least mean test error (of equals, the fewest local steps), and its gap to the best without privacy.
+def optimal(points: Sequence[Row], settings: Iterable[str], by: str = MEASURES[0]) -> Table:
+    """Per group the point with the least mean of `by` (of equals, the fewest local steps), and its gap to the best without privacy.
 
     `settings`: columns that may have been swept. `as_good`: the local steps, of those that were `tried`, whose best point is no worse than
     the seeds can tell. `varied`: in which settings the points of this row differ.
     """
     extra = [key for key in settings if key not in TOLD and key.partition(".")[0] not in ("dataset", "model", "partition")]
-    errors = ("test_error_mean", "test_error_std", "n_seeds", "eps", "run_ids")
+    errors = (f"{by}_mean", f"{by}_std", "n_seeds", "eps", "run_ids")
+    order, mean = partial(_order, by=by), f"{by}_mean"
     found = groups(points)
     varied = {group: [key for key in ("clip", "lr", *extra) if len({p.get(key) for p in members}) > 1] for group, members in found.items()}
     swept = [key for key in ("clip", "lr", *extra) if any(key in own for own in varied.values())]
     columns = dict.fromkeys(["eps_target", "local_steps", "rounds", "total_steps", "clip", "lr", *swept])
-    best = {group: min(members, key=_order) for group, members in found.items()}
-    free = {group[:3]: point["test_error_mean"] for group, point in best.items() if group[-1] == math.inf}
+    best = {group: min(members, key=order) for group, members in found.items()}
+    free = {group[:3]: point[mean] for group, point in best.items() if group[-1] == math.inf}
     table = []
     for group, point in best.items():
         row = {**dict(zip(KEYS, group, strict=True)), **{key: point.get(key) for key in (*columns, *errors)}, "varied": varied[group]}
-        by_steps = {other["local_steps"]: other for other in sorted(found[group], key=_order, reverse=True)}
+        by_steps = {other["local_steps"]: other for other in sorted(found[group], key=order, reverse=True)}
         row["tried"] = sorted(by_steps)
-        row["as_good"] = [steps for steps in row["tried"] if not _told_apart(point, by_steps[steps])]
-        table.append({**row, "gap": point["test_error_mean"] - _without_privacy(free, *group[:3]), "points": len(found[group])})
-    return Table(table, swept)
+        row["as_good"] = [steps for steps in row["tried"] if not _told_apart(point, by_steps[steps], by)]
+        table.append({**row, "gap": point[mean] - _without_privacy(free, *group[:3]), "points": len(found[group])})
+    return Table(table, swept, by)
 
 
-def _told_apart(best: Row, other: Row) -> bool:
+def _told_apart(best: Row, other: Row, by: str) -> bool:
     """By more than the standard error of the difference of their means: over the splits that both saw, which are hard for both or easy
     for both; of one split, over seeds."""
     mine, theirs = best["split_means"], other["split_means"]
@@ -184,8 +188,8 @@ def _told_apart(best: Row, other: Row) -> bool:
     if len(differences) > 1:
         error = statistics.stdev(differences) / math.sqrt(len(differences))
     else:
-        error = math.hypot(*(point["test_error_std"] / math.sqrt(point["n_seeds"]) for point in (best, other)))
-    return bool(other["test_error_mean"] - best["test_error_mean"] > error + 1e-12)
+        error = math.hypot(*(point[f"{by}_std"] / math.sqrt(point["n_seeds"]) for point in (best, other)))
+    return bool(other[f"{by}_mean"] - best[f"{by}_mean"] > error + 1e-12)
 
 
 def _without_privacy(free: Mapping[tuple[Any, ...], float], dataset: str, setting: str, algo: str) -> float:
@@ -194,15 +198,15 @@ def _without_privacy(free: Mapping[tuple[Any, ...], float], dataset: str, settin
     return next((free[dataset, setting, name] for name in names if (dataset, setting, name) in free), math.nan)
 
 
-def _order(point: Row) -> tuple[Any, ...]:
+def _order(point: Row, by: str) -> tuple[Any, ...]:
     """Errors are fractions of a test set: what differs by rounding is equal, and then the fewest local steps count."""
     told = [str(point.get(key)) for key in ("clip", "lr", "run_ids")]  # a clip may be a word
-    return round(point["test_error_mean"], 12), point["local_steps"], *told
+    return round(point[f"{by}_mean"], 12), point["local_steps"], *told
 
 
-def best_by_steps(points: Iterable[Row]) -> list[Row]:
+def best_by_steps(points: Iterable[Row], by: str = MEASURES[0]) -> list[Row]:
     """For each algorithm, budget and number of local steps the best point over whatever else was swept: what the U-curves show."""
     best: dict[tuple[Any, ...], Row] = {}
-    for point in sorted(points, key=_order, reverse=True):
+    for point in sorted(points, key=partial(_order, by=by), reverse=True):
         best[point["algo"], point["budget"], point["local_steps"]] = point
     return list(best.values())

@@ -12,7 +12,7 @@ from pathlib import Path
 from dpfl_bench.results import best, columns, folders, plots, tables
 from dpfl_bench.results.best import Row, Table
 from dpfl_bench.results.clean import clean
-from dpfl_bench.results.folder import RunFolder
+from dpfl_bench.results.folder import MEASURES, RunFolder
 from dpfl_bench.results.folders import OUTDATED, Found, Run
 from dpfl_bench.results.tables import TUNING
 from dpfl_bench.results.tuning import Tuning, tuned
@@ -77,8 +77,8 @@ class Collected:
         return lines
 
 
-def collect(given: Sequence[str], to: str | None, tuning: Tuning | None = None) -> Collected:
-    """Read every run below the folders `given`; a run seen twice counts once."""
+def collect(given: Sequence[str], to: str | None, tuning: Tuning | None = None, by: str = MEASURES[0]) -> Collected:
+    """Read every run below the folders `given`; a run seen twice counts once. by: what the best point is least in."""
     found = folders.look(given)
     if not found.runs and not found.missing:
         raise ConfigError(f"{' '.join(given)}: expected folders with runs (with a status.json), found none; run dpfl-bench run first")
@@ -87,15 +87,15 @@ def collect(given: Sequence[str], to: str | None, tuning: Tuning | None = None) 
     if not finished:
         return Collected(Table([], []), [TUNING], found, target)
     rows, settings, differing = _rows(finished)
-    points, bad = best.pooled(best.compared(rows, differing))
-    table = best.optimal(points, settings)
+    points, bad = best.pooled(best.compared(rows, differing), by)
+    table = best.optimal(points, settings, by)
     notes = [TUNING, *filter(None, [best.uneven(points), _diverged(finished, bad)])]
     if tuning:
         rows_with, more = tuned(table.rows, [*points, *bad], {run.name: run.path for run in finished}, tuning)
-        table, notes = Table(rows_with, table.swept), [*notes, *more]
+        table, notes = Table(rows_with, table.swept, by), [*notes, *more]
     made = Collected(table, notes, found, target)
     _write(made, rows)
-    _plot(points, table.swept, target)
+    _plot(points, table.swept, target, by)
     return made
 
 
@@ -144,7 +144,7 @@ def _write(made: Collected, rows: Sequence[Row]) -> None:
     folder.write("table.tex", tables.latex(made.table, made.notes))
 
 
-def _plot(points: Sequence[Row], swept: Sequence[str], target: Path) -> None:
+def _plot(points: Sequence[Row], swept: Sequence[str], target: Path, by: str) -> None:
     """For each problem and guarantee: the best point at each (algorithm, budget, local steps), over whatever else was swept."""
     pictures: dict[str, list[tuple[str, list[Row]]]] = {}
     over = f"\nat each number of local steps the best of {', '.join(swept)}" if swept else ""
@@ -158,4 +158,4 @@ def _plot(points: Sequence[Row], swept: Sequence[str], target: Path) -> None:
     for dataset, found in pictures.items():
         for number, (title, members) in enumerate(found, start=1):
             name = re.sub(r"[^\w.-]", "_", dataset) + (f"_{number}" if len(found) > 1 else "")
-            plots.u_curves(best.best_by_steps(members), target / f"u_curves_{name}.png", title)
+            plots.u_curves(best.best_by_steps(members, by), target / f"u_curves_{name}.png", title, by)

@@ -25,6 +25,7 @@ METRICS = [
     *("update_norm", "clipped_fraction", "server_step", "clip", "client_test_metric"),
     *("suboptimality", "distance", "psi", "psi_bound"),  # where the exact optimum is known
 ]
+MEASURES = ("test_error", "test_loss", "train_loss")  # of those, what a point may be best by
 TIMING = ["seed", "round", "seconds"]
 FINISHED = ("done", "diverged")
 BROKEN = (ValueError, KeyError, TypeError, AttributeError)  # what files raise that are not ours, or only half of them

@@ -10,7 +10,7 @@ from typing import Any
 
 from dpfl_bench import RESULTS_VERSION
 from dpfl_bench.results import sweeps
-from dpfl_bench.results.folder import BROKEN, FINISHED, RunFolder
+from dpfl_bench.results.folder import BROKEN, FINISHED, MEASURES, RunFolder
 from dpfl_bench.results.sweeps import Sweep
 from dpfl_bench.settings import ConfigError
 
@@ -26,7 +26,7 @@ NEEDED: dict[str, Any] = {
     "local_steps": int,
     "rounds": int,
 }
-NUMBERS = ("eps", "delta", "lr", "total_steps", "test_error_mean", "test_error_std")  # or null
+NUMBERS = ("eps", "delta", "lr", "total_steps", *(f"{by}_{of}" for by in MEASURES for of in ("mean", "std")))  # or null
 UNREADABLE = (OSError, *BROKEN)
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dpfl_bench.results.folder import MEASURES
 from dpfl_bench.results.summary import whole_or_part
 
 if TYPE_CHECKING:
@@ -57,8 +58,8 @@ def _over_rounds(axes: Axes, rows: np.ndarray, column: str, label: str) -> None:
     axes.grid(alpha=0.3)
 
 
-def u_curves(points: Sequence[Mapping[str, Any]], target: Path, title: str) -> None:
-    """Test error against local steps: a panel for each algorithm, a line for each eps, the best point marked, a band of one std."""
+def u_curves(points: Sequence[Mapping[str, Any]], target: Path, title: str, by: str = MEASURES[0]) -> None:
+    """`by` against local steps: a panel for each algorithm, a line for each eps, the best point marked, a band of one std."""
     algorithms = sorted({point["algo"] for point in points})
     across = min(3, len(algorithms))
     down = -(-len(algorithms) // across)
@@ -70,7 +71,7 @@ def u_curves(points: Sequence[Mapping[str, Any]], target: Path, title: str) -> N
     for axes, algorithm in zip(panels, algorithms, strict=False):
         for eps, style in styles.items():
             line = [point for point in points if (point["algo"], point["budget"]) == (algorithm, eps)]
-            _u_curve(axes, sorted(line, key=lambda point: point["local_steps"]), style)
+            _u_curve(axes, sorted(line, key=lambda point: point["local_steps"]), style, by)
         axes.set_title(algorithm, fontsize=10)
         axes.set_xscale("log")
         axes.set_xticks(ticks, [str(tick) for tick in ticks], fontsize=8)
@@ -80,7 +81,7 @@ def u_curves(points: Sequence[Mapping[str, Any]], target: Path, title: str) -> N
     for axes in panels[len(algorithms) :]:
         axes.remove()
     figure.supxlabel("local steps per round", fontsize=9)
-    figure.supylabel("test error", fontsize=9)
+    figure.supylabel(by.replace("_", " "), fontsize=9)
     figure.suptitle("\n".join(part for line in title.splitlines() for part in textwrap.wrap(line, int(11.5 * width))), fontsize=9)
     handles = _legend(styles, any(point["n_seeds"] > 1 for point in points))
     figure.legend(handles=handles, loc="outside right center", frameon=False, fontsize=8)
@@ -100,13 +101,13 @@ def _styles(budgets: Sequence[float]) -> dict[float, dict[str, Any]]:
     return {eps: styles.get(eps, without) for eps in budgets}
 
 
-def _u_curve(axes: Axes, line: Sequence[Mapping[str, Any]], style: dict[str, Any]) -> None:
+def _u_curve(axes: Axes, line: Sequence[Mapping[str, Any]], style: dict[str, Any], by: str) -> None:
     if not line:
         return
-    steps, errors = [point["local_steps"] for point in line], [point["test_error_mean"] for point in line]
+    steps, errors = [point["local_steps"] for point in line], [point[f"{by}_mean"] for point in line]
     axes.plot(steps, errors, markersize=4, linewidth=1.4, **style)
-    low = [point["test_error_mean"] - point["test_error_std"] for point in line]
-    high = [point["test_error_mean"] + point["test_error_std"] for point in line]
+    low = [point[f"{by}_mean"] - point[f"{by}_std"] for point in line]
+    high = [point[f"{by}_mean"] + point[f"{by}_std"] for point in line]
     axes.fill_between(steps, low, high, color=style["color"], alpha=0.15, linewidth=0)
     best = min(range(len(line)), key=lambda index: (errors[index], steps[index]))
     axes.plot(steps[best], errors[best], **{**_STAR, "color": style["color"]})

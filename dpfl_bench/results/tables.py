@@ -39,7 +39,7 @@ def laid_out(table: Table) -> list[Column]:
     columns += [
         Column(key, ["null" if row[key] is None and key in row["varied"] else _cell(row[key]) for row in rows]) for key in table.swept
     ]
-    columns.append(Column("test error", [_error(row) for row in rows]))
+    columns.append(Column(table.by.replace("_", " "), [_error(row, table.by) for row in rows]))
     columns.append(Column("n seeds", [str(row["n_seeds"]) for row in rows]))
     columns.append(Column("gap to no privacy", ["" if math.isnan(row["gap"]) else f"{row['gap']:+.4f}" for row in rows]))
     if any("tuning_eps" in row for row in rows):
@@ -48,8 +48,8 @@ def laid_out(table: Table) -> list[Column]:
     return columns
 
 
-def _error(row: Row) -> str:
-    return f"{row['test_error_mean']:.4f}" + (f" ± {row['test_error_std']:.4f}" if row["n_seeds"] > 1 else "")
+def _error(row: Row, by: str) -> str:
+    return f"{row[f'{by}_mean']:.4f}" + (f" ± {row[f'{by}_std']:.4f}" if row["n_seeds"] > 1 else "")
 
 
 def _ranges(chosen: Sequence[int], tried: Sequence[int]) -> str:
