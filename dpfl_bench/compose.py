@@ -81,6 +81,11 @@ class Composer:
 
         with _told(overrides):
             parsed = [self._parse(override) for override in overrides]
+            for override in parsed:
+                if override.key_or_group.startswith("hydra.sweeper.params"):  # null in Hydra, whose own attempt to set it fails
+                    raise ConfigError(
+                        f"{override.input_line}: expected in a config file (-cn); here, say what is swept by itself (eps=1,2)"
+                    )
             hydra = self._master(parsed).hydra
             sweeper = _plain(OmegaConf, hydra.sweeper)
             if sweeper.pop("_target_") != f"{BasicSweeper.__module__}.BasicSweeper":

@@ -227,6 +227,7 @@ def test_beside_hydras_own_plugin_of_that_name() -> None:
         (["eps=1", "algo=glob(no*)"], "algo=glob(no*): expected something to sweep"),
         (["eps=interval(0,1)"], "BasicSweeper does not support sweep type : INTERVAL_SWEEP"),
         (["eps=["], "eps=["),
+        (["hydra.sweeper.params.eps='1,2'"], "expected in a config file (-cn); here, say what is swept by itself (eps=1,2)"),
     ],
 )
 def test_refused_sweeps(overrides: list[str], said: str) -> None:
