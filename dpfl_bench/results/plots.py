@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 BLUE = "#0072B2"
+FAR_APART = 4.0  # times the least, beyond which errors need a logarithmic axis
 MEANING = "test error (1 - {metric})"
 
 
@@ -68,16 +69,20 @@ def u_curves(points: Sequence[Mapping[str, Any]], target: Path, title: str, by: 
     panels = figure.subplots(down, across, sharex=True, sharey=True, squeeze=False).flatten()
     styles = _styles(sorted({point["budget"] for point in points}, reverse=True))
     ticks = _apart(sorted({point["local_steps"] for point in points}), 3.2)
+    means = [point[f"{by}_mean"] for point in points]
+    lowest = 0.8 * min(means) if max(means) > FAR_APART * min(means) > 0 else None  # of an axis that is logarithmic
     for axes, algorithm in zip(panels, algorithms, strict=False):
         for eps, style in styles.items():
             line = [point for point in points if (point["algo"], point["budget"]) == (algorithm, eps)]
-            _u_curve(axes, sorted(line, key=lambda point: point["local_steps"]), style, by)
+            _u_curve(axes, sorted(line, key=lambda point: point["local_steps"]), style, by, lowest)
         axes.set_title(algorithm, fontsize=10)
         axes.set_xscale("log")
         axes.set_xticks(ticks, [str(tick) for tick in ticks], fontsize=8)
         axes.minorticks_off()
         axes.tick_params(labelbottom=True, labelsize=8)
         axes.grid(alpha=0.3)
+    if lowest is not None:
+        _logarithmic(panels[0], lowest)
     for axes in panels[len(algorithms) :]:
         axes.remove()
     figure.supxlabel("local steps per round", fontsize=9)
@@ -101,16 +106,27 @@ def _styles(budgets: Sequence[float]) -> dict[float, dict[str, Any]]:
     return {eps: styles.get(eps, without) for eps in budgets}
 
 
-def _u_curve(axes: Axes, line: Sequence[Mapping[str, Any]], style: dict[str, Any], by: str) -> None:
+def _u_curve(axes: Axes, line: Sequence[Mapping[str, Any]], style: dict[str, Any], by: str, lowest: float | None) -> None:
     if not line:
         return
     steps, errors = [point["local_steps"] for point in line], [point[f"{by}_mean"] for point in line]
     axes.plot(steps, errors, markersize=4, linewidth=1.4, **style)
-    low = [point[f"{by}_mean"] - point[f"{by}_std"] for point in line]
+    low = [max(point[f"{by}_mean"] - point[f"{by}_std"], lowest or -math.inf) for point in line]
     high = [point[f"{by}_mean"] + point[f"{by}_std"] for point in line]
     axes.fill_between(steps, low, high, color=style["color"], alpha=0.15, linewidth=0)
     best = min(range(len(line)), key=lambda index: (errors[index], steps[index]))
     axes.plot(steps[best], errors[best], **{**_STAR, "color": style["color"]})
+
+
+def _logarithmic(axes: Axes, lowest: float) -> None:
+    """With plain numbers at 1, 2 and 5 of each decade."""
+    from matplotlib.ticker import LogLocator
+
+    axes.set_yscale("log")
+    axes.set_ylim(bottom=lowest)
+    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axes.yaxis.set_major_formatter("{x:g}")
+    axes.yaxis.set_minor_locator(LogLocator(subs=()))
 
 
 _STAR: dict[str, Any] = {"marker": "*", "markersize": 13, "markeredgecolor": "black", "markeredgewidth": 0.8, "linestyle": "", "zorder": 5}
