@@ -65,8 +65,8 @@ def words(tmp_path: Path) -> Path:
 
 
 def test_images_keep_leafs_values_and_writers(tmp_path: Path) -> None:
-    first = content({"w": ([INK, WHITE], [0, 61]), "v": ([WHITE], [5])})
-    put(tmp_path, "femnist", train__2=content({"v": ([INK], [7])}), train__1=first)
+    first = content({"w": ([INK, WHITE], [0, 61])})
+    put(tmp_path, "femnist", train__2=content({"v": ([WHITE, INK], [5, 7])}), train__1=first)
     made = images(put(tmp_path, "femnist", test=content({"v": ([INK], [9]), "u": ([WHITE], [3]), "w": ([], [])})))
     assert made.train_x.dtype == made.test_x.dtype == np.uint8
     assert made.train_x.shape == (4, 1, 28, 28)
@@ -74,7 +74,7 @@ def test_images_keep_leafs_values_and_writers(tmp_path: Path) -> None:
     assert (made.train_x[0].ravel() / np.float32(255)).tolist() == np.array(INK, np.float32).tolist()
     assert made.train_y.tolist() == [0, 61, 5, 7]
     assert made.owners is not None
-    assert made.owners.tolist() == [0, 0, 1, 1]  # file by file, a writer of two files is one client
+    assert made.owners.tolist() == [0, 0, 1, 1]  # file by file
     assert made.test_y.tolist() == [9, 3]
     assert made.test_owners is not None
     assert made.test_owners.tolist() == [1, -1]  # u has no training record
@@ -259,6 +259,28 @@ def test_bad_files_are_named(train: Content | str | bytes, message: str, tmp_pat
     put(tmp_path, "femnist", train=train, test=content({"w": ([WHITE], [1])}))
     with pytest.raises(DataError, match=rf"femnist/data/train/all.json: {message}: make it again \(in data/femnist of a clone") as caught:
         images(tmp_path)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "load", "record"),
+    [("femnist", images, ([WHITE], [1])), ("shakespeare", plays, ([LINE], ["u"])), ("reddit", posts, post())],
+)
+@pytest.mark.parametrize("part", ["train", "test"])
+def test_a_user_in_two_files_of_a_part_is_refused(
+    part: str, name: str, load: Callable[[Path], Records], record: tuple[list[Any], list[Any]], tmp_path: Path
+) -> None:
+    """A copied file would double its records; a test file among the training files would leak what it holds."""
+    for key in ("train__a", "test__a"):
+        put(tmp_path, name, **{key: content({"one": record, "two": record})})
+    (tmp_path / name / "data/reddit_vocab.json").write_text(json.dumps(VOCABULARY))
+    assert load(tmp_path).train_y.shape[0] in (2, 4)  # in a file of each part: as LEAF splits by sample
+    put(tmp_path, name, **{f"{part}__b": content({"three": record})})
+    load(tmp_path)
+    put(tmp_path, name, **{f"{part}__c": content({"four": record, "two": record})})
+    told = rf"data/{part}/c.json: user 'two' is in .*data/{part}/a.json already, expected one file in {part} for each user: remove the file"
+    with pytest.raises(DataError, match=told) as caught:
+        load(tmp_path)
     assert "\n" not in str(caught.value)
 
 

@@ -194,12 +194,21 @@ def test_each_client_splits_its_own_records() -> None:
         own = np.concatenate([done.train_x[done.owners == client, 0], done.test_x[done.test_owners == client, 0]])
         assert np.array_equal(np.sort(own), np.sort(part))
     assert done.source == "toy, its 9 test records left out"
-    assert replace(done, expected=69).subset == "subset 60 of 69"
     again, other = split(preparing.owned(raw, DEALT)), split(preparing.owned(raw, DEALT), seed=1)
     assert np.array_equal(done.test_x, again.test_x)
     assert not np.array_equal(done.test_x, other.test_x)
     posts = preparing.owned(replace(raw, expected=1000, counted=(23, "posts")), DEALT)
     assert posts.subset == "subset 20 of 1000 posts"  # 60 of the 69 records
+
+
+def test_a_whole_set_whose_test_records_are_left_out_stays_whole() -> None:
+    raw = replace(toy([0, 1, 2] * 20), test_x=np.ones((9, 3), np.float32), test_y=np.zeros(9, np.int64))
+    whole, part, unknown = (preparing.owned(replace(raw, expected=count), DEALT) for count in (69, 700, None))
+    assert (whole.expected, whole.subset, split(whole).subset) == (60, "", "")
+    assert (part.subset, split(part).subset) == ("subset 60 of 700", "subset 60 of 700")
+    assert (unknown.expected, unknown.subset) == (None, "")
+    posts = preparing.owned(replace(raw, expected=23, counted=(23, "posts")), DEALT)
+    assert (posts.expected, posts.subset) == (20, "")
 
 
 @pytest.mark.parametrize("parts", [[np.arange(60), np.arange(3)], [np.arange(59)], [np.array([0, *range(59)])]])

@@ -1,4 +1,9 @@
-"""Images flipped and turned at random, once: `balancing`, appendix A, of Messidor."""
+"""Images flipped and turned at random: `balancing`, appendix A, of Messidor.
+
+Deviation: each image is drawn once, by its place and the seed, and stays so for the run. The paper does not say when it draws;
+transforms in PyTorch draw anew whenever an image is read. A run's records thus stay the same bytes for every algorithm, round and
+evaluation, at the price of less variety: an image is seen in one of its forms.
+"""
 
 from __future__ import annotations
 

@@ -25,6 +25,8 @@ PREPROCESS = (
     "then copy its data/train and data/test to {{folder}}"
 )
 
+_TWICE = "remove the file that is a copy or belongs to another part, or make both again"
+
 
 @dataclass(frozen=True)
 class Kind:
@@ -125,15 +127,22 @@ def json_of(file: Path, remedy: str, hook: Callable[[dict[str, Any]], Any] | Non
 
 
 def _part(kind: Kind, folder: Path, part: str, names: dict[str, int]) -> _Part:
-    """All files of one part, file after file; `names` numbers the users as they appear."""
+    """All files of one part, file after file; `names` numbers the users as they appear. LEAF writes each user into one file of a part, so
+    one who stands in two is a copy, or the other part's file in the wrong folder: records would count twice or leak into training.
+    """
     files = sorted((folder / part).glob("*.json"))
     steps = kind.steps.format(folder=folder)
     if not files:
         where = f"expected {folder}/train/*.json and {folder}/test/*.json"
         raise DataError(f"no file {folder / part}/*.json: {where}: {steps}, or set dataset.root or DPFL_DATA_DIR to where {kind.name}/ is")
     x, y, owners, samples = _Column(), _Column(), _Column(), 0
+    homes: dict[str, Path] = {}  # each user's file
     for file in files:
         for name, count, (user_x, user_y) in _users(kind, file, f"make it again ({steps})", empty=part != "train"):
+            if homes.setdefault(name, file) is not file:
+                raise DataError(
+                    f"{file}: user {name!r} is in {homes[name]} already, expected one file in {part} for each user: {_TWICE} ({steps})"
+                )
             x.add(user_x)
             y.add(user_y)
             owners.add(np.full(len(user_y), names.setdefault(name, len(names))))

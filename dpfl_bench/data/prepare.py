@@ -62,7 +62,7 @@ def prepare(
 
 def owned(raw: Records, parts: list[np.ndarray]) -> Records:
     """Each record its client's own, so that `prepare` splits the test set off within each client. The source's test records are left out
-    (`dpscaffold` deals the training files of MNIST and EMNIST alone).
+    (`dpscaffold` deals the training files of MNIST and EMNIST alone): a whole source stays whole, for all that is asked of it is used.
     """
     owners = np.full(len(raw.train_y), -1)
     for client, part in enumerate(parts):
@@ -74,8 +74,10 @@ def owned(raw: Records, parts: list[np.ndarray]) -> Records:
     source = f"{raw.source}, its {len(raw.test_y)} test records left out" if len(raw.test_y) else raw.source
     kept = len(owners) / (len(owners) + len(raw.test_y))
     counted = raw.counted and (round(kept * raw.counted[0]), raw.counted[1])
+    whole = raw.expected is not None and not raw.subset
+    expected = (counted[0] if counted else len(owners)) if whole else raw.expected
     none = (raw.test_x[:0].copy(), raw.test_y[:0].copy())
-    return replace(raw, test_x=none[0], test_y=none[1], owners=owners, test_owners=None, source=source, counted=counted)
+    return replace(raw, test_x=none[0], test_y=none[1], owners=owners, test_owners=None, source=source, expected=expected, counted=counted)
 
 
 def arranged(records: Records, parts: list[np.ndarray]) -> tuple[Records, list[np.ndarray]]:
