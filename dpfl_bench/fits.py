@@ -13,12 +13,16 @@ from typing import Any
 from dpfl_bench import ranges
 from dpfl_bench.data.records import check_tokens
 from dpfl_bench.federation import shares
+from dpfl_bench.problems.models.sizes import VGG_KERNEL, convolutions
 from dpfl_bench.settings import ConfigError, Settings
 
 GROUPS = ("dataset", "partition", "model")
 # what the functions that our files name can take
 _PARTITION = "dpfl_bench.federation.partition"
-_LEAF, _OWNED, _HIDDEN = {"fraction": ranges.FRACTION}, {"owners": ranges.COUNT}, {"hidden": ranges.HIDDEN}
+_LEAF, _OWNED = {"fraction": ranges.FRACTION}, {"owners": ranges.COUNT}
+_CNN, _VGG = "dpfl_bench.problems.models.cnn.cnn", "dpfl_bench.problems.models.vgg.vgg"
+_CONVOLVED = {"hidden": ranges.HIDDEN, "pooled": ranges.POOLED, "norm": ranges.NORM, "activation": ranges.ACTIVATION}
+_OF_MAPS = ("channels", "kernel", "padding", "stride", "pool", "pool_stride", "input_groups")
 _GENERATED = dict.fromkeys(("clients", "records_per_client", "dimension", "rank"), ranges.COUNT)
 _RANGES: dict[str, dict[str, ranges.Range]] = {
     f"{_PARTITION}.shards": {"shards_per_client": ranges.COUNT},
@@ -38,9 +42,9 @@ _RANGES: dict[str, dict[str, ranges.Range]] = {
         "beta": ranges.NOT_NEGATIVE,
         "flip": ranges.CHANCE,
     },
-    "dpfl_bench.problems.models.mlp.mlp": _HIDDEN,
-    "dpfl_bench.problems.models.cnn.cnn": _HIDDEN,
-    "dpfl_bench.problems.models.vgg.vgg": _HIDDEN,
+    "dpfl_bench.problems.models.mlp.mlp": {"hidden": ranges.HIDDEN},
+    _CNN: _CONVOLVED,
+    _VGG: _CONVOLVED,
     "dpfl_bench.problems.models.lstm.lstm": dict.fromkeys(("embedding", "hidden", "layers", "vocabulary"), ranges.COUNT),
     "dpfl_bench.problems.models.unet3d.unet3d": dict.fromkeys(("channels", "blocks"), ranges.COUNT),
 }
@@ -140,6 +144,22 @@ def _check_model(made: Settings) -> None:
             f"model={made.model['name']}: expected records with {_axes(needs['axes'])}, dataset={dataset['name']} has "
             f"dataset.shape={dataset['shape']}; use model={use}"
         )
+    if made.model["_target_"] in (_CNN, _VGG):
+        _check_convolutions(made)
+
+
+def _check_convolutions(made: Settings) -> None:
+    """Whether the images are large enough for all layers."""
+    model, shape = made.model, made.dataset["shape"]
+    if made.private and model.get("norm") == "batch":
+        raise ConfigError(
+            f"model.norm=batch: no clipping bounds BatchNorm's batch statistics, and eps={made.eps:g} is finite; "
+            "use model.norm=group or eps=inf"
+        )
+    given: dict[str, Any] = {"kernel": VGG_KERNEL} if model["_target_"] == _VGG else {}
+    given |= {key: model[key] for key in _OF_MAPS if key in model}
+    if shape is not None and len(shape) == 3 and {"channels", "kernel"} <= given.keys():
+        convolutions(shape, **given)
 
 
 def check_task(made: Settings, tasks: Collection[str]) -> None:

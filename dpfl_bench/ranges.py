@@ -30,6 +30,9 @@ ALPHA = Range(lambda v: 0 < v < math.inf, "a finite alpha > 0 (use partition=iid
 OVERLAP = Range(lambda v: 0 < v <= 100, "0 < percent <= 100")
 SIMILARITY = Range(lambda v: 0 <= v <= 100, "0 <= percent <= 100")
 HIDDEN = Range(lambda v: all(type(n) is int and n >= 1 for n in v), "whole numbers >= 1 ([] for no hidden layer)")
+POOLED = Range(lambda v: v >= 1, "at least 1 (null: as large as the maps are)")
+NORM = Range(lambda v: v in ("none", "group", "batch"), "one of none, group, batch")
+ACTIVATION = Range(lambda v: v in ("relu", "tanh", "tempered"), "one of relu, tanh, tempered")
 
 SETTINGS = {
     "eps": Range(lambda v: v > 0, "eps > 0 (use eps=inf for no privacy)"),
