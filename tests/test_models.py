@@ -74,7 +74,12 @@ class Case:
         shape = json.dumps(self.shape).replace(" ", "")
         dataset = {"lstm": "reddit", "unet3d": "ixi"}.get(self.name, "mnist")
         settings = settings_of(
-            f"dataset={dataset}", f"dataset.shape={shape}", f"dataset.classes={self.classes}", f"model={self.name}", *self.overrides
+            "eps=inf",
+            f"dataset={dataset}",
+            f"dataset.shape={shape}",
+            f"dataset.classes={self.classes}",
+            f"model={self.name}",
+            *self.overrides,
         )
         return settings.model
 
