@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from dpfl_bench import device, engine, rng
+from dpfl_bench import device, engine, fits, rng
 from dpfl_bench.algorithms.base import Algorithm
 from dpfl_bench.config import checked
 from dpfl_bench.data.prepare import arranged, owned, prepare
@@ -32,7 +32,7 @@ from dpfl_bench.problems.problem import Problem
 from dpfl_bench.settings import ConfigError, Settings
 from dpfl_bench.targets import target, uses_norms
 
-DESCRIBING = {"_target_", "name", "private", "coins"}  # keys that describe a choice and are no parameters of it
+DESCRIBING = {"_target_", "name", "private", "coins", "needs"}  # keys that describe a choice and are no parameters of it
 
 
 def call(node: Mapping[str, Any], group: str, **given: Any) -> Any:
@@ -64,7 +64,8 @@ def _algorithm(node: Mapping[str, Any], path: str) -> Algorithm:
 def problem(settings: Settings, shape: list[int], classes: int) -> Problem:
     """The model for records of this shape, checked against the privacy model."""
     task = settings.dataset.get("task", "classify")
-    _check_linear(settings, task)
+    if settings.model["_target_"].startswith("dpfl_bench.problems.linear"):  # in a user's file, which need not say what it needs
+        fits.check_task(settings, ("classify", "regress"))
     try:
         make = partial(call, settings.model, "model", shape=shape, classes=classes, task=task)
         with torch.device("meta"):  # shapes and no numbers: a large network takes seconds and half a gigabyte
@@ -86,17 +87,6 @@ def _closed_form(settings: Settings, made: Any) -> Problem:
     if settings.engine.backend not in ("auto", "closed_form"):
         raise ConfigError(f"engine.backend={settings.engine.backend}: model={settings.model['name']} has closed forms; use auto")
     return cast(Problem, made)
-
-
-def _check_linear(settings: Settings, task: str) -> None:
-    if not settings.model["_target_"].startswith("dpfl_bench.problems.linear"):
-        return
-    nearest = {"next_token": "lstm", "segment": "unet3d"}
-    if task in nearest:
-        raise ConfigError(
-            f"model={settings.model['name']}: expected records with one label each, dataset={settings.dataset['name']} is for {task}; "
-            f"use model={nearest[task]}"
-        )
 
 
 def _task(settings: Settings) -> tasks.Task:
@@ -164,7 +154,7 @@ def data(settings: Settings) -> Data:
     if smallest == 0:
         raise ConfigError(f"partition={partition['name']}: a client of {settings.clients} has no records; use fewer clients")
     if settings.batch_size is not None and settings.batch_size > smallest:
-        raise ConfigError(f"batch_size={settings.batch_size}: expected at most the smallest client's records, {smallest}; lower it")
+        raise ConfigError(fits.lot_too_large(settings.batch_size, smallest))
     lots = LotRule(settings.batch_size, settings.sample_rate)
     where, numbers = device.choose(settings.device), device.dtype(settings.dtype)
     dealt = digest(parts)

@@ -206,7 +206,8 @@ def _data_files(verb: str, arguments: list[str]) -> int:
     if not name or "=" in name:
         _say(f"{' '.join(['data', verb, *flags.overrides[:1]])}: expected the name of a data set first (dpfl-bench data list)")
         return 2
-    dataset = settings(compose.composed([f"dataset={name}", *overrides], flags.config_dir, flags.config_name)).dataset
+    composed = compose.composed([f"dataset={name}", *overrides], flags.config_dir, flags.config_name)
+    dataset = settings(composed, used=("dataset",)).dataset
     from dpfl_bench import build
     from dpfl_bench.data import verdict
 
@@ -229,7 +230,7 @@ def _data_show(arguments: list[str]) -> int:
     if flags.help:
         sys.stdout.write(HELP)
         return 0
-    chosen = settings(compose.composed(flags.overrides, flags.config_dir, flags.config_name))
+    chosen = settings(compose.composed(flags.overrides, flags.config_dir, flags.config_name), used=("dataset", "partition"))
     from dpfl_bench import build
     from dpfl_bench.data import dealt
     from dpfl_bench.results import plots

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 import types
 import typing
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, fields, replace
+from collections.abc import Collection, Mapping
+from dataclasses import fields, replace
 from functools import cache
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-from dpfl_bench import refusals
+from dpfl_bench import fits, ranges, refusals
 from dpfl_bench.compose import GROUPS, Composed
 from dpfl_bench.results import trackers
 from dpfl_bench.settings import ConfigError, Settings, equal_share
@@ -18,15 +18,17 @@ from dpfl_bench.settings import ConfigError, Settings, equal_share
 ONLY_FOR_COMPOSING = ("default_local_steps", "default_total_steps", "local_epochs", "total_epochs")
 
 
-def settings(composed: Composed) -> Settings:
-    """Validate everything that can be known without data; ConfigError names the key, the value and the remedy."""
+def settings(composed: Composed, used: Collection[str] = fits.GROUPS) -> Settings:
+    """Validate everything that can be known without data; ConfigError names the key, the value and the remedy.
+
+    used: the groups that have to fit the data set; where its files alone are looked at, the default model need not.
+    """
     config = dict(composed.config)
     _check_keys(config, composed.reference)
     _check_names("", config, [*(f.name for f in fields(Settings)), *ONLY_FOR_COMPOSING])
     for group in GROUPS[:-1]:
         config[group] = _as_reference(group, config[group], composed.reference[group])
     config["dataset"] = _as_the_model_sees(_without_stale(config["dataset"], composed.reference["dataset"]))
-    _check_split(config["dataset"], config["partition"]["name"])
     _fill_suggested(config)
     trackers.check(config["trackers"])
     config.update(_schedule(config))
@@ -35,6 +37,7 @@ def settings(composed: Composed) -> Settings:
         del config[key]
     made: Settings = checked("", {**config, "eval_every": 1} if suggested else config, Settings)
     _check_ranges(made)
+    fits.check(made, used)
     refusals.check(made)
     return replace(made, eval_every=_evaluation_interval(made)) if suggested else made
 
@@ -121,16 +124,6 @@ def _without_stale(dataset: dict[str, Any], reference: Mapping[str, Any]) -> dic
     told = dataset["records"] != reference["records"] or split_alike
     records = dataset["records"] if told else None
     return {**dataset, "gram": None, "max_row_norm": 1.0 if dataset["unit_norm"] else None, "records": records}
-
-
-def _check_split(dataset: Mapping[str, Any], partition: str) -> None:
-    split, fraction = dataset.get("split", "global"), dataset["test_fraction"]
-    if split not in ("global", "client"):
-        raise ConfigError(f"dataset.split={split}: expected global or client")
-    if split == "client" and not fraction > 0:
-        raise ConfigError(f"dataset.split=client: expected dataset.test_fraction > 0, of each client's records; found {fraction:g}")
-    if split == "client" and partition == "overlap":
-        raise ConfigError("dataset.split=client, partition=overlap: one client's test records may train another; use partition=iid")
 
 
 def _as_the_model_sees(dataset: dict[str, Any]) -> dict[str, Any]:
@@ -222,58 +215,12 @@ def _fill_suggested(config: dict[str, Any]) -> None:
         config["sampled_clients"] = config["clients"]
 
 
-@dataclass(frozen=True)
-class _Range:
-    holds: Callable[[Any], bool]
-    expected: str
-
-
-_POSITIVE = _Range(lambda v: 0 < v < math.inf, "a number > 0")
-_NOT_NEGATIVE = _Range(lambda v: 0 <= v < math.inf, "a number >= 0")
-_FACTOR = _Range(lambda v: 0 <= v < 1, "a number >= 0 and < 1")
-_COUNT = _Range(lambda v: v >= 1, "at least 1")
-_RANGES = {
-    "eps": _Range(lambda v: v > 0, "eps > 0 (use eps=inf for no privacy)"),
-    "delta": _Range(lambda v: 0 < v < 1, "0 < delta < 1 (well below 1 / clients)"),
-    "clients": _COUNT,
-    "sampled_clients": _COUNT,
-    "batch_size": _COUNT,
-    "sample_rate": _Range(lambda v: 0 < v <= 1, "0 < sample_rate <= 1"),
-    "records": _COUNT,
-    "lr": _POSITIVE,
-    "lr_decay": _Range(lambda v: 0 < v <= 1, "0 < lr_decay <= 1"),
-    "local_momentum": _FACTOR,
-    "weight_decay": _NOT_NEGATIVE,
-    "server_lr": _POSITIVE,
-    "server_momentum": _FACTOR,
-    "average_last": _COUNT,
-    "stop_at_eps": _Range(lambda v: 0 < v < math.inf, "a number > 0"),
-    "seed": _Range(lambda v: 0 <= v < 2**62, "a whole number >= 0"),
-    "repeats": _COUNT,
-    "eval_every": _COUNT,
-    "checkpoint_every": _COUNT,
-    "privacy.clip": _Range(
-        lambda v: v == "median" or 0 < v < math.inf, "a number > 0 (there is no privacy without a bound; eps=inf drops both)"
-    ),
-    "privacy.quantile": _Range(lambda v: 0 < v < 1, "a number > 0 and < 1 (0.5: the median)"),
-    "privacy.colluding": _Range(lambda v: v >= 0, "a whole number >= 0"),
-    **{f"privacy.{key}": _POSITIVE for key in ("quantile_lr", "quantile_noise", "norm_noise", "v", "noise_multiplier")},
-    **{f"privacy.eps{k}": _POSITIVE for k in range(3)},
-    "engine.chunk": _COUNT,
-    "engine.workers": _COUNT,
-    "engine.memory": _POSITIVE,
-    "theory.psi0": _POSITIVE,
-    "theory.L": _POSITIVE,
-}
-
-
 def _check_ranges(made: Settings) -> None:
-    for path, allowed in _RANGES.items():
+    for path, allowed in ranges.SETTINGS.items():
         value: Any = made
         for part in path.split("."):
             value = getattr(value, part)
-        if value is not None and not allowed.holds(value):
-            raise ConfigError(f"{path}={value:g}: expected {allowed.expected}")
+        ranges.check(path, value, allowed)
     if made.model.get("l2", 0) < 0:
         raise ConfigError(f"model.l2={made.model['l2']:g}: expected a number >= 0")
     if made.sampled_clients > made.clients:

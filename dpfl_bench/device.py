@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import re
 import sys
 from contextlib import suppress
 from typing import TYPE_CHECKING
@@ -14,8 +15,18 @@ if TYPE_CHECKING:
     import torch
 
 DTYPES = ("float32", "float64")
+# torch's own names; which of these are in this machine is asked when a run starts, maybe on another one
+TYPES = (
+    *("cpu", "cuda", "ipu", "xpu", "mkldnn", "opengl", "opencl", "ideep", "hip", "ve", "fpga", "maia", "xla", "lazy", "vulkan", "mps"),
+    *("meta", "hpu", "mtia", "privateuseone"),
+)
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # malloc.h
 _KEPT_BYTES, _SMALL_BYTES = 2**30, 2**25  # 32 MB is the most that older versions take
+
+
+def is_name(name: str) -> bool:
+    """`auto`, or what torch takes for a device's name: a type, or a type and a number."""
+    return name == "auto" or re.fullmatch(rf"({'|'.join(TYPES)})(:(0|[1-9]\d*))?", name) is not None
 
 
 def choose(name: str) -> torch.device:

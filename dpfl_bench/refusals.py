@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dpfl_bench.fits import lot_too_large
 from dpfl_bench.settings import ConfigError, Settings
 from dpfl_bench.targets import naive, remembers, uses_norms, warm_rounds
 
@@ -28,10 +29,7 @@ def _check_lots(made: Settings) -> None:
         raise ConfigError(f"sample_rate={made.sample_rate:g}: expected one of the two, got batch_size={made.batch_size} too")
     smallest = made.records_per_client
     if made.batch_size is not None and smallest is not None and made.batch_size > smallest:
-        raise ConfigError(
-            f"batch_size={made.batch_size}: expected at most the smallest client's records, {smallest}; "
-            f"lower it, or lower clients={made.clients}"
-        )
+        raise ConfigError(lot_too_large(made.batch_size, smallest))
 
 
 def _check_memory(made: Settings) -> None:

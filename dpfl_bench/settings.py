@@ -184,6 +184,7 @@ class Settings:
     def _hash(self, untold: set[str], untold_of_groups: Set[str] = frozenset()) -> str:
         told = {f.name: _plain(getattr(self, f.name)) for f in fields(self) if f.name not in untold}
         told["dataset"] = {k: v for k, v in self.dataset.items() if k not in UNTOLD_OF_DATASET | untold_of_groups}
+        told["model"] = {k: v for k, v in self.model.items() if k not in UNTOLD_OF_MODEL}
         told["partition"] = {k: v for k, v in self.partition.items() if k not in untold_of_groups}
         if not self.private and not self.privacy.bound_without_noise:  # both doors are open: nothing of these is used
             told["privacy"] = told["delta"] = None
@@ -197,7 +198,8 @@ def equal_share(records: int, partition: dict[str, Any], clients: int) -> int:
 
 # Changes of these move no number (beyond float rounding): where and how a run works, what only `plan` reads
 UNTOLD = {"device", "checkpoint_every", "outputs", "plot", "trackers", "engine", "theory", "records"}
-UNTOLD_OF_DATASET = {"lr", "root", "download", "url", "records", "gram", "max_row_norm"}
+UNTOLD_OF_DATASET = {"lr", "root", "download", "url", "records", "gram", "max_row_norm", "holds"}
+UNTOLD_OF_MODEL = {"needs"}
 
 
 def _plain(value: Any) -> Any:

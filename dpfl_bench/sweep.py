@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 import time
 from collections import Counter
@@ -74,10 +75,22 @@ def run_all(overrides: Sequence[str], config_dir: str | None, config_name: str, 
         return 2
     if planned.jobs > len(planned.points):
         say(f"{planned.jobs - len(planned.points)} of {planned.jobs} jobs are the same run as another one and are left out")
+    for line in _absent(planned.points.values()):
+        say(line)
     if ways.dry:
         sys.stdout.writelines(_described(planned.points, launcher.at_once))
         return 0
     return _run(list(planned.points), launcher, ways)
+
+
+def _absent(jobs: Iterable[Settings]) -> list[str]:
+    """A warning for each data set without its files. No more than that: the jobs may run on other machines."""
+    nodes = {json.dumps(made.dataset | {"seed": 0}, sort_keys=True): made.dataset for made in jobs if "root" in made.dataset}
+    if not nodes:
+        return []
+    from dpfl_bench.data.sources import absent  # with numpy, which data sets without files do without
+
+    return list(dict.fromkeys(line for node in nodes.values() if (line := absent(node))))
 
 
 def _launcher(node: Mapping[str, Any], on_interrupt: str | None) -> Launcher:

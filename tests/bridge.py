@@ -107,7 +107,7 @@ class Twin:
 
 def twin(monkeypatch: pytest.MonkeyPatch, kind: str, dtype: str, *overrides: str) -> Twin:
     """Both sides of the run that these overrides describe."""
-    shape = (f"dataset.shape=[{FEATURES}]", f"dataset.classes={KINDS[kind][1]}")
+    shape = (f"dataset.shape=[{FEATURES}]", f"dataset.classes={KINDS[kind][1]}", "partition=iid")
     settings = replace(settings_of(*ALWAYS, f"model={KINDS[kind][0]}", "model.l2=0.05", *shape, *overrides), dtype=dtype)
     data, parts = records(kind)
     bias = kind == "softmax" if settings.model["bias"] is None else bool(settings.model["bias"])

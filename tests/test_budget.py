@@ -141,7 +141,7 @@ def test_the_plan_never_promises_less_eps_than_the_run_has(overrides: tuple[str,
 
 
 def test_natural_clients_have_to_be_told() -> None:
-    said = call("plan", "algo=dp_fedavg", "privacy=record", "dataset=ixi", "model=mlp", "batch_size=8", "rounds=2", "local_steps=1")
+    said = call("plan", "algo=dp_fedavg", "privacy=record", "dataset=ixi", "batch_size=8", "rounds=2", "local_steps=1")
     assert said.code == 2
     assert "records=N" in said.err
 

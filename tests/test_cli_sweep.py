@@ -139,8 +139,11 @@ def test_failed_jobs_are_tried_again_or_left(monkeypatch: pytest.MonkeyPatch) ->
     assert statuses() == ["done"] * 3
 
 
-def test_a_bad_setting_that_shows_late_has_no_traceback() -> None:
-    said = call("run", "-m", "batch_size=2,5", *SMALL)
+def test_a_bad_setting_that_shows_late_has_no_traceback(tmp_path: Path) -> None:
+    """How many records a file has shows when it is read."""
+    rows = "".join(f"{1 if i % 2 else -1} 1:{i} 3:{i % 5}\n" for i in range(10))
+    (tmp_path / "tiny.txt").write_text(rows)
+    said = call("run", "-m", "dataset=libsvm", "dataset.path=tiny.txt", "clients=2", "batch_size=2,5", *SMALL)
     assert said.code == 1
     assert "Traceback" not in said.err
     assert "batch_size=5: expected at most the smallest client's records, 4" in said.err

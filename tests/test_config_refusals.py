@@ -10,16 +10,15 @@ from test_config import check, table
 
 from dpfl_bench import build
 
-AFTER_LOADING = """
-batch_size=5                              | batch_size=5       | smallest client's records, 4
-clients=1000                              | clients=1000       | use fewer clients
-partition=natural                         | partition=natural  | partition=iid
-partition=dirichlet partition.alpha=-1    | partition.alpha=-1 | alpha > 0
-partition=similarity partition.percent=200 | partition.percent=200 | percent <= 100
-partition.shards_per_client=0             | partition.shards_per_client=0 | at least 1
-dataset=quadratics dataset.dimension=5 dataset.clients=4 clients=3 | clients=3 | set clients=4
+# of a file whose shape and number of records no YAML file knows: 10 records of 3 numbers, 8 of them for training
+TINY = "dataset=libsvm dataset.path=tiny.txt clients=2"
+AFTER_LOADING = f"""
 dataset=libsvm dataset.path=nowhere.txt clients=2 | nowhere.txt | dataset.path
-dataset.test_fraction=2                   | dataset.test_fraction=2 | test_fraction < 1
+{TINY} batch_size=5                       | batch_size=5       | smallest client's records, 4
+{TINY} clients=9 partition=iid            | clients=9          | use fewer clients
+{TINY} partition=overlap partition.percent=1 | partition.percent=1 | at least one of the 8 records
+{TINY} model=cnn                          | dataset.shape=[3]  | model=mlp or logreg
+{TINY} dataset.test_fraction=.01          | dataset.test_fraction=0.01 | choose a larger fraction
 """
 PLAN = """
 eps=-1                                    | eps=-1             | eps=inf
@@ -40,8 +39,9 @@ dataset=mnist model=cnn model.norm=batch eps=1 | BatchNorm     | model.norm=grou
 
 @pytest.mark.parametrize(("overrides", "key", "word"), table(AFTER_LOADING))
 def test_run_refuses_what_only_the_records_show(overrides: list[str], key: str, word: str, tmp_path: Path) -> None:
+    (tmp_path / "tiny.txt").write_text("".join(f"{1 if i % 2 else -1} 1:{i} 3:{i % 5}\n" for i in range(10)))
     check(call("run", *overrides), key, word)
-    assert not list(tmp_path.iterdir())
+    assert [path.name for path in tmp_path.iterdir()] == ["tiny.txt"]
 
 
 @pytest.mark.parametrize(("overrides", "key", "word"), table(PLAN))

@@ -17,7 +17,17 @@ from dpfl_bench.settings import Settings
 
 L2 = 0.1
 LOCAL_STEPS = 5
-EXACT = ("device=cpu", "dtype=float64", "clients=8", "model=linreg", f"model.l2={L2}", "rounds=400", f"local_steps={LOCAL_STEPS}")
+EXACT = (
+    "device=cpu",
+    "dtype=float64",
+    "clients=8",
+    "model=linreg",
+    "dataset.classes=0",
+    "partition=iid",
+    f"model.l2={L2}",
+    "rounds=400",
+    f"local_steps={LOCAL_STEPS}",
+)
 
 
 def federation(x: np.ndarray, y: np.ndarray) -> tuple[Records, Parts]:

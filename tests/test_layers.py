@@ -13,7 +13,7 @@ import dpfl_bench
 ROOT = Path(dpfl_bench.__file__).parent
 # DESIGN section 4. `algorithms.base` is the contract that the engine plays by: what crosses the doors. It imports only torch
 LAYERS = [
-    {"rng", "settings", "theory", "device", "signals", "algorithms.base"},
+    {"rng", "settings", "ranges", "theory", "device", "signals", "algorithms.base"},
     {"problems", "data"},
     {"privacy"},
     {"federation"},
@@ -26,6 +26,7 @@ LAYERS = [
         "compose",
         "targets",
         "refusals",
+        "fits",
         "holders",
         "privatise",
         "engine",

@@ -72,8 +72,14 @@ class Case:
 
     def node(self) -> dict[str, Any]:
         shape = json.dumps(self.shape).replace(" ", "")
+        dataset = {"lstm": "reddit", "unet3d": "ixi"}.get(self.name, "mnist")
         settings = settings_of(
-            "dataset=mnist", f"dataset.shape={shape}", f"dataset.classes={self.classes}", f"model={self.name}", *self.overrides
+            "eps=inf",
+            f"dataset={dataset}",
+            f"dataset.shape={shape}",
+            f"dataset.classes={self.classes}",
+            f"model={self.name}",
+            *self.overrides,
         )
         return settings.model
 

@@ -130,7 +130,7 @@ def test_natural_keeps_owners() -> None:
         ("shards", {"clients": 600, "shards_per_client": 2}, "clients=600 with 2 shards.*use fewer clients"),
         ("shards", {"shards_per_client": 0}, "shards_per_client=0: expected at least 1"),
         ("similarity", {"percent": 101}, "percent=101: expected 0 <= percent <= 100"),
-        ("dirichlet", {"alpha": 0.0}, r"alpha=0.0: expected a finite alpha > 0"),
+        ("dirichlet", {"alpha": 0.0}, "alpha=0: expected a finite alpha > 0"),
         ("dirichlet", {"alpha": 0.3, "clients": 2000}, "clients=2000"),
     ],
 )

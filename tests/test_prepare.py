@@ -11,6 +11,7 @@ from dpfl_bench.data import features
 from dpfl_bench.data import prepare as preparing
 from dpfl_bench.data.prepare import prepare
 from dpfl_bench.data.records import DataError, Records
+from dpfl_bench.settings import ConfigError
 
 
 def toy(labels: list[int], owners: list[int] | None = None) -> Records:
@@ -242,5 +243,5 @@ def test_clients_that_have_test_records_keep_them() -> None:
 def test_broken_records_are_refused(change: dict[str, np.ndarray], message: str) -> None:
     with pytest.raises(DataError, match=message):
         split(replace(toy([0, 1, 2]), **change))  # type: ignore[arg-type]
-    with pytest.raises(DataError, match=r"test_fraction=1\.0: expected"):
+    with pytest.raises(ConfigError, match=r"^dataset.test_fraction=1: expected 0 <= test_fraction < 1$"):
         split(toy([0, 1, 2]), fraction=1.0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from functools import partial
 
@@ -229,8 +230,9 @@ def test_tokens_stay_integers_all_the_way() -> None:
 
 def test_batch_norm_is_refused_when_private() -> None:
     images = ("dataset=mnist", "model=cnn", "model.norm=batch")
+    private = dataclasses.replace(settings_of(*images, "eps=inf"), eps=2.0)  # composed with eps=2 it is refused from the YAML alone
     with pytest.raises(ConfigError, match=r"BatchNorm.*GroupNorm"):
-        build.problem(settings_of(*images), [1, 28, 28], 10)
+        build.problem(private, [1, 28, 28], 10)
     assert build.problem(settings_of(*images, "eps=inf"), [1, 28, 28], 10).dimension == 28_938 + 2 * (16 + 32)
     assert build.problem(settings_of(*images[:2], "model.norm=group"), [1, 28, 28], 10).dimension == 28_938 + 2 * (16 + 32)
 

@@ -27,7 +27,8 @@ EXPECTED = {"full": 2 * CLIP / 8, "full-zero-out": CLIP / 8, "fixed": 2 * CLIP /
 def prepared(x: np.ndarray, y: np.ndarray, *overrides: str, rounds: int = 1, steps: int = 1, start: np.ndarray | None = None) -> Played:
     """x: (clients, n, d), y: (clients, n)."""
     settings = settings_of(
-        "algo=dp_fedavg", "privacy=record", f"privacy.clip={CLIP}", f"clients={len(x)}", "model=linreg", "lr=1", f"rounds={rounds}",
+        "algo=dp_fedavg", "privacy=record", f"privacy.clip={CLIP}",
+        "dataset=quadratics", f"dataset.clients={len(x)}", f"clients={len(x)}", "lr=1", f"rounds={rounds}",
         f"local_steps={steps}", "dtype=float64", "device=cpu", "privacy.calibration=fixed", "privacy.noise_multiplier=1.5", *overrides,
     )  # fmt: skip
     flat = x.reshape(-1, x.shape[2]).astype(np.float32)

@@ -29,7 +29,8 @@ def _silence(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def settings_for(algo: str, bound: str, trust: str, *overrides: str) -> Settings:
     return settings_of(
-        f"algo={algo}", f"privacy.bound={bound}", f"privacy={trust}", f"privacy.clip={CLIP}", f"clients={CLIENTS}", "model=linreg",
+        f"algo={algo}", f"privacy.bound={bound}", f"privacy={trust}", f"privacy.clip={CLIP}", f"clients={CLIENTS}",
+        "model=linreg", "dataset.classes=0", "partition=iid",
         "lr=0.5", "rounds=1", "local_steps=3", "dtype=float64", "device=cpu", "privacy.calibration=fixed",
         "privacy.noise_multiplier=1", *overrides,
     )  # fmt: skip

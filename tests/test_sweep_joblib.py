@@ -156,8 +156,11 @@ def test_idle_workers_end_with_their_parent(server: Forks, tmp_path: Path) -> No
 
 
 def test_a_job_that_raises_stops_no_other(server: Forks, tmp_path: Path) -> None:
-    """A setting that shows late, a divergence, and two that are right."""
-    code = server.run("run", "-m", "seed=0", "batch_size=2,5", "lr=1,1e30", "total_steps=10", *JOBLIB, "plot=false", f"outputs={tmp_path}")
+    """A setting that shows when the file is read, a divergence, and two that are right."""
+    (tmp_path / "tiny.txt").write_text("".join(f"{1 if i % 2 else -1} 1:{i} 3:{i % 5}\n" for i in range(10)))
+    file = ("dataset=libsvm", f"dataset.path={tmp_path / 'tiny.txt'}", "clients=2")
+    swept = ("seed=0", "batch_size=2,5", "lr=1,1e30", "total_steps=10")
+    code = server.run("run", "-m", *file, *swept, *JOBLIB, "plot=false", f"outputs={tmp_path}")
     assert code == 1
     found = [json.loads(path.read_text())["status"] for path in tmp_path.glob("runs/*/status.json")]
     assert sorted(found) == ["diverged", "done", "failed", "failed"]

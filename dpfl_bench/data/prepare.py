@@ -6,9 +6,10 @@ from dataclasses import replace
 
 import numpy as np
 
+from dpfl_bench import ranges
 from dpfl_bench.data import features
 from dpfl_bench.data.augment import augmented
-from dpfl_bench.data.records import DataError, Records
+from dpfl_bench.data.records import DataError, Records, check_tokens
 from dpfl_bench.problems.tasks import IGNORED
 from dpfl_bench.rng import generator
 
@@ -110,13 +111,9 @@ def _reorder(rows: np.ndarray, order: np.ndarray) -> None:
 
 def _check_asked(raw: Records, test_fraction: float, scaled: bool, transform: str | None, dimensions: int | None) -> None:
     """What was asked for fits these records."""
-    if not 0 <= test_fraction < 1:
-        raise DataError(f"dataset.test_fraction={test_fraction}: expected 0 <= test_fraction < 1")
-    tokens = raw.train_x.dtype.kind == "i"
-    if scaled and tokens:
-        raise DataError(f"dataset.standardise, dataset.unit_norm: {raw.source} holds tokens, not numbers; expected both false")
-    if transform is not None and tokens:
-        raise DataError(f"dataset.transform={transform}: {raw.source} holds tokens, not numbers; expected null")
+    ranges.check("dataset.test_fraction", test_fraction, ranges.TEST_FRACTION)
+    if raw.train_x.dtype.kind == "i":
+        check_tokens(raw.source, scaled, transform)
     features.transformed_shape(raw.train_x.shape[1:], transform, dimensions)
 
 

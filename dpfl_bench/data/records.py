@@ -41,3 +41,11 @@ class Records:
         """Empty for a whole data set, else "subset n of N"."""
         count, word = self.counted or (len(self.train_y) + len(self.test_y), "")
         return "" if self.expected is None or count == self.expected else f"subset {count} of {self.expected} {word}".rstrip()
+
+
+def check_tokens(source: str, scaled: bool, transform: str | None) -> None:
+    """Tokens are names, and stay as they are."""
+    if scaled:
+        raise DataError(f"dataset.standardise, dataset.unit_norm: {source} holds tokens, not numbers; expected both false")
+    if transform is not None:
+        raise DataError(f"dataset.transform={transform}: {source} holds tokens, not numbers; expected null")

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from dpfl_bench.data.presence import loader, presence, size
-from dpfl_bench.data.root import data_root
+from dpfl_bench.data.root import data_root, fetch_command
 from dpfl_bench.settings import ConfigError
 
 _LIBSVM = "https://www.csie.ntu.edu.tw/~cjlin/libsvmtools/datasets/binary.html"
@@ -63,6 +63,27 @@ def how(dataset: Mapping[str, Any]) -> str:
     if loader(dataset) == "libsvm":
         return "data fetch" if dataset.get("url") else "your own file"
     return _HOW.get(loader(dataset), "its own loader's way")
+
+
+def absent(dataset: Mapping[str, Any]) -> str:
+    """One line where none of the files that a run would read is here and the run would not download them; empty else."""
+    looked = presence(dataset)
+    if looked is None or looked.state != "missing" or _downloads(dataset):
+        return ""
+    name, way = str(dataset["name"]), how(dataset)
+    if loader(dataset) == "libsvm":
+        remedy = "put it there, or set dataset.path, dataset.root or DPFL_DATA_DIR"
+    else:
+        fetch = fetch_command(name, data_root(dataset.get("root")))
+        remedy = f"`{fetch}`" if way == "data fetch" else f"`{fetch}` says how ({way}), or set dataset.root or DPFL_DATA_DIR"
+    return f"dataset={name}: {looked.folder} lacks {_few([*looked.missing])}, jobs on this machine would fail: {remedy}"
+
+
+def _downloads(dataset: Mapping[str, Any]) -> bool:
+    """Whether loading fetches what is missing."""
+    if loader(dataset) == "libsvm":
+        return bool(dataset.get("url")) and not dataset.get("path")
+    return bool(dataset.get("download"))
 
 
 def entries(config_dir: str | None = None) -> list[dict[str, Any]]:

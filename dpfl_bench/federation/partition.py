@@ -9,12 +9,15 @@ import hashlib
 
 import numpy as np
 
+from dpfl_bench import ranges
+from dpfl_bench.federation import shares
+
 Parts = list[np.ndarray]
 
 
 def iid(labels: np.ndarray, owners: np.ndarray | None, clients: int, rng: np.random.Generator) -> Parts:
     """All records at random, in equal shares (sizes differ by at most 1)."""
-    _enough(len(labels), clients)
+    shares.enough(len(labels), clients)
     return [np.sort(part) for part in np.array_split(rng.permutation(len(labels)), clients)]
 
 
@@ -24,20 +27,30 @@ def shards(labels: np.ndarray, owners: np.ndarray | None, clients: int, rng: np.
     normalized, appendix H, uses 5. A shard that spans a border between classes holds both.
     """
     _classes(labels, "shards")
-    if shards_per_client < 1:
-        raise ValueError(f"partition.shards_per_client={shards_per_client}: expected at least 1")
-    _enough(len(labels), clients, shards_per_client)
-    pieces = np.array_split(_by_label(rng.permutation(len(labels)), labels), clients * shards_per_client)
-    deal = rng.permutation(clients * shards_per_client).reshape(clients, shards_per_client)
-    return [np.sort(np.concatenate([pieces[shard] for shard in hand])) for hand in deal]
+    ranges.check("partition.shards_per_client", shards_per_client, ranges.COUNT)
+    shares.enough(len(labels), clients, shards_per_client)
+    order, hands = _hands(len(labels), clients, rng, shards_per_client)
+    pieces = np.array_split(_by_label(order, labels), clients * shards_per_client)
+    return [np.sort(np.concatenate([pieces[shard] for shard in hand])) for hand in hands]
+
+
+def smallest_by_shards(records: int, clients: int, rng: np.random.Generator, shards_per_client: int) -> int:
+    """How many of so many records `shards` deals to the smallest client; their labels do not matter."""
+    hands = _hands(records, clients, rng, shards_per_client)[1]
+    return int(_equal_sizes(records, clients * shards_per_client)[hands].sum(axis=1).min())
+
+
+def _hands(records: int, clients: int, rng: np.random.Generator, shards_per_client: int) -> tuple[np.ndarray, np.ndarray]:
+    """The records in the order that equal labels keep, and each client's shards: (clients, shards_per_client)."""
+    order = rng.permutation(records)
+    return order, rng.permutation(clients * shards_per_client).reshape(clients, shards_per_client)
 
 
 def similarity(labels: np.ndarray, owners: np.ndarray | None, clients: int, rng: np.random.Generator, percent: float) -> Parts:
     """`percent` % of each client's records at random, the rest contiguous in label order (SCAFFOLD, dpscaffold)."""
     _classes(labels, "similarity")
-    if not 0 <= percent <= 100:
-        raise ValueError(f"partition.percent={percent}: expected 0 <= percent <= 100")
-    _enough(len(labels), clients)
+    ranges.check("partition.percent", percent, ranges.SIMILARITY)
+    shares.enough(len(labels), clients)
     order = rng.permutation(len(labels))
     sizes = _equal_sizes(len(labels), clients)
     random = np.floor(sizes * percent / 100 + 0.5).astype(np.int64)
@@ -53,9 +66,8 @@ def dirichlet(labels: np.ndarray, owners: np.ndarray | None, clients: int, rng: 
     Every class has concentration `alpha` (in Hsu et al.'s notation Dir(alpha p) with p = 1, not 1/classes).
     """
     _classes(labels, "dirichlet")
-    if not 0 < alpha < np.inf:
-        raise ValueError(f"partition.alpha={alpha}: expected a finite alpha > 0 (use partition=iid for equal clients)")
-    _enough(len(labels), clients)
+    ranges.check("partition.alpha", alpha, ranges.ALPHA)
+    shares.enough(len(labels), clients)
     values, stock = np.unique(labels, return_counts=True)
     order = _by_label(rng.permutation(len(labels)), labels)
     begin = np.cumsum(stock) - stock
@@ -78,21 +90,15 @@ def overlap(labels: np.ndarray, owners: np.ndarray | None, clients: int, rng: np
 
 def held(records: int, clients: int, rng: np.random.Generator, percent: float) -> Parts:
     """`overlap` of so many records."""
-    size = int(records * percent / 100)
-    if not 1 <= size <= records:
-        raise ValueError(f"partition.percent={percent}: expected 0 < percent <= 100 with at least one of the {records} records")
+    size = shares.overlapping(records, percent)
     return [np.sort(rng.choice(records, size, replace=False)) for _ in range(clients)]
 
 
 def natural(labels: np.ndarray, owners: np.ndarray | None, clients: int, rng: np.random.Generator) -> Parts:
     """Each client keeps its own records."""
-    if owners is None:
-        raise ValueError("partition=natural: this data set has no natural clients: use partition=iid, shards or dirichlet")
-    found = len(np.unique(owners))
-    if found != clients:
-        remedy = f"set clients={found} (or dataset.clients={clients} where the data are generated)"
-        raise ValueError(f"clients={clients}: this data set has {found} natural clients: {remedy}")
-    return by_owner(owners)
+    owned = np.empty(0, np.int64) if owners is None else owners
+    shares.natural(len(np.unique(owned)), clients)
+    return by_owner(owned)
 
 
 def by_owner(owners: np.ndarray) -> Parts:
@@ -130,13 +136,4 @@ def _equal_sizes(records: int, clients: int) -> np.ndarray:
 
 
 def _classes(labels: np.ndarray, name: str) -> None:
-    if labels.dtype.kind not in "iu" or labels.ndim > 1:
-        raise ValueError(f"partition={name} sorts by class but the targets are no classes: use partition=iid or natural")
-
-
-def _enough(records: int, clients: int, shards_per_client: int = 1) -> None:
-    if clients < 1:
-        raise ValueError(f"clients={clients}: expected at least 1")
-    if records < clients * shards_per_client:
-        each = "at least one record" if shards_per_client == 1 else f"{shards_per_client} shards, none empty"
-        raise ValueError(f"clients={clients} with {each} each: there are {records} training records: use fewer clients")
+    shares.classes(labels.dtype.kind in "iu" and labels.ndim == 1, name)

@@ -16,7 +16,7 @@ from typing import Any
 
 import yaml
 
-from dpfl_bench.settings import UNTOLD, UNTOLD_OF_DATASET
+from dpfl_bench.settings import UNTOLD, UNTOLD_OF_DATASET, UNTOLD_OF_MODEL
 
 _LINE = re.compile(r"( *)(?:'([^']+)'|([^\s#:'\"\[{&*!|>%@`-][^:]*)):(?: (.*))?$")
 _IDLE = ""  # no value is empty
@@ -95,7 +95,8 @@ def _is_of_privacy(key: str) -> bool:
 
 def _counts(key: str) -> bool:
     group, _, inner = key.partition(".")
-    return not (group in UNTOLD or inner == "_target_" or (group == "dataset" and inner in UNTOLD_OF_DATASET))
+    untold = {"dataset": UNTOLD_OF_DATASET, "model": UNTOLD_OF_MODEL}.get(group, set())
+    return not (group in UNTOLD or inner == "_target_" or inner.partition(".")[0] in untold)
 
 
 @lru_cache(maxsize=100_000)

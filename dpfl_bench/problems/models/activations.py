@@ -8,7 +8,7 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
-ACTIVATIONS = ("relu", "tanh", "tempered")
+from dpfl_bench import ranges
 
 
 class TemperedSigmoid(nn.Module):
@@ -27,7 +27,6 @@ class TemperedSigmoid(nn.Module):
 
 def activation(name: str, s: float, temp: float, o: float) -> Callable[[], nn.Module]:
     """What makes the layer of this name; s, temp and o are the tempered sigmoid's."""
-    if name not in ACTIVATIONS:
-        raise ValueError(f"model.activation={name}: expected one of {', '.join(ACTIVATIONS)}")
+    ranges.check("model.activation", name, ranges.ACTIVATION)
     makers: dict[str, Callable[[], nn.Module]] = {"relu": nn.ReLU, "tanh": nn.Tanh, "tempered": partial(TemperedSigmoid, s, temp, o)}
     return makers[name]

@@ -8,6 +8,8 @@ from collections.abc import Callable
 
 from torch import nn
 
+from dpfl_bench import ranges
+
 
 def mlp(shape: list[int], classes: int, hidden: list[int]) -> nn.Module:
     """Flatten, then linear layers with ReLU between them: sizes prod(shape), *hidden, classes."""
@@ -16,8 +18,7 @@ def mlp(shape: list[int], classes: int, hidden: list[int]) -> nn.Module:
 
 def linear_layers(sizes: list[int], active: Callable[[], nn.Module]) -> list[nn.Module]:
     """From sizes[0] numbers to sizes[-1], with an activation between any two layers."""
-    if any(type(size) is not int or size < 1 for size in sizes[1:-1]):
-        raise ValueError(f"model.hidden={sizes[1:-1]}: expected whole numbers >= 1 ([] for no hidden layer)")
+    ranges.check("model.hidden", sizes[1:-1], ranges.HIDDEN)
     layers: list[nn.Module] = []
     for inputs, outputs in itertools.pairwise(sizes):
         layers += [nn.Linear(inputs, outputs), active()]

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from torch import nn
 
-from dpfl_bench.problems.models.cnn import PerLayer, cnn
+from dpfl_bench.problems.models.cnn import cnn
+from dpfl_bench.problems.models.sizes import VGG_KERNEL, PerLayer
 
 
 def vgg(shape: list[int], classes: int, channels: list[int], pool: PerLayer, pooled: int, hidden: list[int], norm: str) -> nn.Module:
@@ -15,7 +16,7 @@ def vgg(shape: list[int], classes: int, channels: list[int], pool: PerLayer, poo
 
     torch's default initialisation divides the image's part of the activations by sqrt(6) in each layer: next to nothing is left of it.
     """
-    module = cnn(shape, classes, channels, 3, norm, pool=pool, pooled=pooled, hidden=hidden)
+    module = cnn(shape, classes, channels, VGG_KERNEL, norm, pool=pool, pooled=pooled, hidden=hidden)
     for layer in module.modules():
         if isinstance(layer, nn.Conv2d):
             nn.init.kaiming_normal_(layer.weight, mode="fan_out", nonlinearity="relu")
