@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -152,3 +154,8 @@ def test_a_new_version_of_the_results_is_a_new_id(monkeypatch: pytest.MonkeyPatc
 )
 def test_how_often_a_run_evaluates_by_default(overrides: tuple[str, ...], every: int) -> None:
     assert settings_of(*overrides).eval_every == every
+
+
+def test_the_readme_shows_what_its_command_prints() -> None:
+    readme = (Path(__file__).parents[1] / "README.md").read_text()
+    assert re.findall(r"    outputs/runs/(\w+)", readme) == [settings_of("algo=dp_scaffnew", "eps=2").run_id]
