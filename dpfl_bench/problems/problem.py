@@ -14,6 +14,7 @@ from torch import Tensor
 
 from dpfl_bench import device
 
+PIECE = 2**20  # numbers of a row, at a time
 Factors = Callable[[Tensor, Tensor], Tensor]  # (norms, weights) -> what each record's gradient is scaled by: (c, b) all three
 
 
@@ -89,8 +90,9 @@ class Problem(Protocol):
 
 def lengths(rows: Tensor) -> Tensor:
     """Norms over the last axis, of the squares' sum in the device's widest format: a million float32 squares err by 1e-5 and more."""
-    found: Tensor = torch.linalg.vector_norm(rows, dim=-1, dtype=device.wide(rows.device))
-    return found
+    pieces = rows.split(PIECE, dim=-1)  # each is copied into that format
+    found = [torch.linalg.vector_norm(piece, dim=-1, dtype=device.wide(rows.device)) for piece in pieces]
+    return found[0] if len(found) == 1 else torch.stack(found).square().sum(0).sqrt()
 
 
 def in_dtype(features: Tensor, dtype: torch.dtype) -> Tensor:
