@@ -90,9 +90,11 @@ class Problem(Protocol):
 
 def lengths(rows: Tensor) -> Tensor:
     """Norms over the last axis, of the squares' sum in the device's widest format: a million float32 squares err by 1e-5 and more."""
-    pieces = rows.split(PIECE, dim=-1)  # each is copied into that format
-    found = [torch.linalg.vector_norm(piece, dim=-1, dtype=device.wide(rows.device)) for piece in pieces]
-    return found[0] if len(found) == 1 else torch.stack(found).square().sum(0).sqrt()
+    if rows.shape[-1] <= PIECE:
+        found: Tensor = torch.linalg.vector_norm(rows, dim=-1, dtype=device.wide(rows.device))
+        return found
+    pieces = [slice(start, start + PIECE) for start in range(0, rows.shape[-1], PIECE)]  # each is copied into that format
+    return torch.stack([lengths(rows[..., piece]).square() for piece in pieces]).sum(0).sqrt()
 
 
 def in_dtype(features: Tensor, dtype: torch.dtype) -> Tensor:
