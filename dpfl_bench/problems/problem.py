@@ -93,8 +93,10 @@ def lengths(rows: Tensor) -> Tensor:
     if rows.shape[-1] <= PIECE:
         found: Tensor = torch.linalg.vector_norm(rows, dim=-1, dtype=device.wide(rows.device))
         return found
-    pieces = [slice(start, start + PIECE) for start in range(0, rows.shape[-1], PIECE)]  # each is copied into that format
-    return torch.stack([lengths(rows[..., piece]).square() for piece in pieces]).sum(0).sqrt()
+    squares = rows.new_zeros(rows.shape[:-1], dtype=device.wide(rows.device))
+    for start in range(0, rows.shape[-1], PIECE):  # a piece at a time is copied into that format
+        squares += lengths(rows[..., start : start + PIECE]).square()
+    return squares.sqrt()
 
 
 def in_dtype(features: Tensor, dtype: torch.dtype) -> Tensor:
