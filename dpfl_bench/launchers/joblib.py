@@ -65,8 +65,8 @@ def launch(points: Sequence[Point], progress: Progress, at_once: int) -> None:
             else:
                 queue.clear()
                 crew.ask(stop.number)
+            progress.update()  # while all are at work
             progress.held.update(crew.listen())
-            progress.update()
         if stop.number is not None:
             raise Interrupted(stop.number)
 
