@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
+from dpfl_bench.imports import preload
+
 HELP = """\
 dpfl-bench: experiments in differentially private federated learning
 
@@ -46,6 +48,11 @@ Exit codes: 0 done, 1 failed, diverged or another process works on it (data veri
 def command() -> None:
     """Entry point of the `dpfl-bench` command: `main`, and the end at once. Python's own end takes torch apart, a fifth of a second for
     nothing: everything is on disk, and no process or thread of ours is left."""
+    words = set(sys.argv[2:])
+    if sys.argv[1:2] == ["run"] and words & {"-m", "--multirun"} and not words & {"--dry-run", "hydra/launcher=slurm"}:
+        from dpfl_bench import early
+
+        early.start()
     try:
         main()
         code: Any = 0
@@ -101,6 +108,7 @@ def _run(arguments: list[str]) -> int:
     if flags.cfg:
         sys.stdout.write(compose.Composer(flags.config_dir, flags.config_name).shown(flags.cfg, flags.overrides))
         return 0
+    preload("dpfl_bench.sweep")
     from dpfl_bench import sweep
 
     where = (flags.config_dir, flags.config_name)

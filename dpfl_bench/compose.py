@@ -131,7 +131,8 @@ class Composer:
             choices = tuple(f"{group}={chosen[group]}" for group in GROUPS if group in chosen)
             with open_dict(config):
                 del config["hydra"]
-            return _Base.of(config, _plain(OmegaConf, self._reference((*hydra, *choices))))
+            alone = {*hydra, *choices}.issuperset(groups)  # no group that sets other groups' keys
+            return _Base.of(config, _plain(OmegaConf, config if alone else self._reference((*hydra, *choices))))
         except Exception as error:
             return error
 

@@ -13,6 +13,7 @@ from typing import Any
 from dpfl_bench import compose, launchers, points, status
 from dpfl_bench.config import settings
 from dpfl_bench.estimate import Measured
+from dpfl_bench.imports import preload
 from dpfl_bench.launchers.base import Detached, Launcher, Point
 from dpfl_bench.progress import Progress, duration, say
 from dpfl_bench.results import lock, provenance, sweeps
@@ -34,6 +35,7 @@ def run_one(overrides: Sequence[str], config_dir: str | None, config_name: str) 
     if known is not None:
         provenance.check(made, folder, known)
     else:
+        preload("dpfl_bench.run")
         from dpfl_bench.run import run
 
         try:

@@ -297,16 +297,16 @@ def test_ways(name: str, way: str, dtype: torch.dtype, monkeypatch: pytest.Monke
 def test_which_way_is_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
     """The small Gram matrix, the small gradient; and what exceeds the room is not kept."""
     called: list[str] = []
-    for name in ("_gram_squares", "formed"):
+    for name in ("_gram_lengths", "_formed_in_parts"):
         way = getattr(sums, name)
         monkeypatch.setattr(sums, name, lambda *given, way=way, name=name: called.append(name) or way(*given))
-    for p, o, k, numbers, expected in ((2, 20, 30, 10**6, "_gram_squares"), (50, 3, 4, 24, "formed"), (50, 3, 4, 23, None)):
+    for p, o, k, numbers, expected in ((2, 20, 30, 10**6, "_gram_lengths"), (50, 3, 4, 24, "_formed_in_parts"), (50, 3, 4, 23, None)):
         called.clear()
         g, a = drawn(2, p, o), drawn(2, p, k)
-        found = sums.over_positions(sums.Positions(g, a.__getitem__, k), room := sums.Room(numbers))
+        found = sums.over_positions(sums.Positions.of(g, a), room := sums.Room(numbers))
         assert called == ([expected] if expected else [])
-        assert room.numbers == (0 if expected == "formed" else numbers)
-        torch.testing.assert_close(found.squares, (g.transpose(1, 2) @ a).square().sum((1, 2)))
+        assert room.numbers == (0 if expected == "_formed_in_parts" else numbers)
+        torch.testing.assert_close(length(found), (g.transpose(1, 2) @ a).flatten(1).norm(dim=1))
 
 
 # what the comparisons above would see
@@ -327,10 +327,10 @@ def test_errors_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context():
         replaced(nn.Linear, lambda *given: list(linear(*given))[:1])
         assert few() > 1e-2
-        replaced(nn.Linear, lambda *given: [(p, kept(0 * f.squares if p.dim() == 1 else f.squares, f.add)) for p, f in linear(*given)])
+        replaced(nn.Linear, lambda *given: [(p, kept([0 * f.lengths[0]] if p.dim() == 1 else f.lengths, f.add)) for p, f in linear(*given)])
         assert few() > 1e-3
         replaced(nn.Linear, linear)
-        monkeypatch.setattr(sums, "_gram_squares", lambda g, a: (g.square().sum(2) * a.square().sum(2)).sum(1))
+        monkeypatch.setattr(sums, "_gram_lengths", lambda g, a: [(g.square().sum(2) * a[0].square().sum(2)).sum(1).sqrt()[:, None]])
         assert few() > 1e-2
         replaced(nn.Conv2d, lambda room, layer, x, g: convolutions.convolution(room, layer, x.roll(1, 0), g))
         assert conv() > 1e-2
@@ -595,16 +595,19 @@ def test_gradients_of_zero() -> None:
 # norms
 
 
-@pytest.mark.parametrize("numbers", [3, 255, 1024, 1025, 5000, 3_000_001])
-@pytest.mark.parametrize("size", [1.0, 1e-25, 1e15])
-def test_squares(numbers: int, size: float) -> None:
-    """A float32 sum of millions of squares errs by 1e-5 and more; the square of 1e-25 is no float32."""
+def length(found: sums.Found) -> Tensor:
+    return torch.cat([one.double() for one in found.lengths], 1).norm(dim=1)
+
+
+@pytest.mark.parametrize("numbers", [3, 255, 256, 257, 512, 1025, 5000, 3_000_001])
+@pytest.mark.parametrize("size", [1.0, 1e-15, 1e15])
+def test_lengths(numbers: int, size: float) -> None:
+    """A float32 sum of millions of squares errs by 1e-5 and more."""
     draw = np.random.default_rng(0)
-    rows = torch.from_numpy((size * draw.uniform(0.5, 1, (3, numbers)) * draw.choice([1, 1e-6], (3, 1))).astype(np.float32))
+    rows = torch.from_numpy((size * draw.uniform(0.5, 1, (3, numbers)) * draw.choice([1, 1e-3], (3, 1))).astype(np.float32))
     rows[1] = 0
-    expected = rows.double().square().sum(1)
-    torch.testing.assert_close(sums.squares(rows), expected, rtol=4e-7, atol=0)
-    torch.testing.assert_close(sums.squares(rows.unflatten(1, (1, -1)).transpose(1, 2)), expected, rtol=4e-7, atol=0)
+    found = length(sums.Found(sums.lengths_of(rows), lambda *_: None))
+    torch.testing.assert_close(found, rows.double().norm(dim=1), rtol=2e-7, atol=0)
 
 
 def test_terms_that_cancel() -> None:
@@ -614,8 +617,8 @@ def test_terms_that_cancel() -> None:
     g = g - g.mean(1, keepdim=True)
     a, g = a.float(), g.float()
     exact = (g.double().transpose(1, 2) @ a.double()).square().sum((1, 2))
-    positions = sums.Positions(g, a.__getitem__, 50)
-    found = sums.over_positions(positions, sums.Room(0)).squares
+    positions = sums.Positions.of(g, a)
+    found = length(sums.over_positions(positions, sums.Room(0))).square()
     torch.testing.assert_close(found, exact, rtol=2e-6, atol=0)
     narrow = ((g @ g.transpose(1, 2)) * (a @ a.transpose(1, 2))).sum((1, 2))
     assert ((narrow.double() - exact).abs() / exact).max() > 1e-4
@@ -627,10 +630,10 @@ def test_what_rounding_leaves_of_cancelling_positions_is_bounded_too(way: str, m
     go(way, monkeypatch)
     a, g = 1e7 * (1 + 1e-7 * drawn(3, 8, 64)), drawn(3, 8, 64, seed=1)
     g = g - g.mean(1, keepdim=True)
-    positions = sums.Positions(g.float(), a.float().__getitem__, 64)
+    positions = sums.Positions.of(g.float(), a.float())
     found = sums.over_positions(positions, sums.Room(0))
     for r in range(3):
-        scales = 0.1 / found.squares.sqrt() * (torch.arange(3) == r)
+        scales = 0.1 / length(found) * (torch.arange(3) == r)
         found.add(scales.float(), out := torch.zeros(64 * 64))
         assert out.double().norm() < 0.1 * (1 + 1e-6)
     exact = (g.float().double().transpose(1, 2) @ a.float().double()).square().sum((1, 2))

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Protocol
 
+from dpfl_bench.compose import Composed, composer
+from dpfl_bench.imports import preload
 from dpfl_bench.progress import Progress, say
 from dpfl_bench.results.attempt import attempt
 from dpfl_bench.results.folder import RunFolder
@@ -59,15 +61,15 @@ class Detached(Exception):
     """The jobs go on without us; the message says where, and how to look after them."""
 
 
-def work(point: Point, wait: bool = True) -> int:
+def work(point: Point, composed: Composed | None = None, wait: bool = True) -> int:
     """Run a point in this process; the exit code of `dpfl-bench run`. What went wrong is printed and stands in status.json.
 
-    Where another living process has the point, wait until it ends, or return HELD.
+    composed: its overrides, where they are composed already. Where another living process has it, wait until it ends, or return HELD.
     """
     folder = RunFolder(point.folder)
     try:
         with attempt(folder, wait) as claim:
-            _compute(point, folder, claim)
+            _compute(point, composed or compose(point), folder, claim)
     except Held:
         return HELD
     except Interrupted as error:
@@ -85,14 +87,17 @@ def work(point: Point, wait: bool = True) -> int:
     return _told(folder)
 
 
-def _compute(point: Point, folder: RunFolder, claim: Claim) -> None:
-    from dpfl_bench.compose import composer
+def compose(point: Point) -> Composed:
+    return composer(point.config_dir, point.config_name).job(point.overrides)
+
+
+def _compute(point: Point, composed: Composed, folder: RunFolder, claim: Claim) -> None:
     from dpfl_bench.config import settings
 
-    composed = composer(point.config_dir, point.config_name).job(point.overrides)
     made = settings(composed)
     if made.run_id != point.run_id:
         raise ConfigError(f"run {made.run_id}: expected {point.run_id}, a config file has changed since the sweep began; start it again")
+    preload("dpfl_bench.run")
     from dpfl_bench.run import compute
 
     compute(made, point.overrides, composed.yaml(), folder, claim)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import io
-import multiprocessing
 import os
 import pickle
 import signal
@@ -20,12 +19,12 @@ from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from types import TracebackType
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from tqdm import tqdm
 
-from dpfl_bench import device
-from dpfl_bench.launchers.base import HELD, Point, work
+from dpfl_bench import device, early
+from dpfl_bench.launchers.base import HELD, Point, compose, work
 from dpfl_bench.progress import Progress, say
 from dpfl_bench.results.folder import RunFolder
 from dpfl_bench.results.lock import Held, held
@@ -81,7 +80,7 @@ class _Worker:
         """What to do next; None: nothing more."""
         self.point = point
         with contextlib.suppress(OSError):  # it has just died, which `listen` finds out
-            self.link.send(point)
+            self.link.send(point and (point, compose(point), False))
 
     def listen(self) -> Iterator[Point]:
         """Print the lines that it said; it gives its point back with an exit code. Yields one that another process has."""
@@ -108,12 +107,7 @@ class _Crew:
 
     def __enter__(self) -> _Crew:
         self.threads = max(1, device.cores() // self.size) if self.size > 1 else None  # None: as for a single run
-        if self.threads:
-            os.environ["OMP_NUM_THREADS"] = str(self.threads)  # some libraries only look when they are imported
-        self.context: Any = multiprocessing.get_context("fork" if sys.platform == "linux" else "spawn")
-        if sys.platform == "linux":
-            import dpfl_bench.run  # noqa: F401  # once, for all workers
-
+        self.context = early.context()
         return self
 
     @property
@@ -156,7 +150,7 @@ class _Crew:
 
     def _started(self) -> _Worker:
         ours, theirs = self.context.Pipe()
-        process = self.context.Process(target=_serve, args=(theirs, os.getpid(), self.threads), daemon=False)
+        process = self.context.Process(target=_serve, args=(theirs, self.threads), daemon=False)
         process.start()
         theirs.close()
         self.workers.append(_Worker(process, ours))
@@ -179,8 +173,9 @@ def _failed(point: Point, code: int) -> None:
     say(f"{point.label}: {error}")
 
 
-def _serve(link: Connection, parent: int, threads: int | None) -> None:
+def _serve(link: Connection, threads: int | None) -> None:
     """A worker's life."""
+    parent = os.getppid()
     os.setpgrp()  # Ctrl-C reaches the parent alone, which passes it on
     forget()
     threading.Thread(target=_follow, args=(parent,), daemon=True).start()
@@ -189,8 +184,8 @@ def _serve(link: Connection, parent: int, threads: int | None) -> None:
         os.environ.pop("SLURM_CPUS_PER_TASK", None)  # of all workers together
     sys.stdout = sys.stderr = _Lines(link)
     with contextlib.suppress(EOFError, OSError):  # siblings may hold the other end open, so that a dead parent is not always heard
-        while os.getppid() == parent and (point := link.recv()):
-            link.send(work(point, wait=False))
+        while os.getppid() == parent and (told := link.recv()):
+            link.send(work(*told))
 
 
 def _follow(parent: int) -> None:

@@ -5,22 +5,25 @@ Simulation noise: Philox is statistically sound but not cryptographic; a deploym
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import math
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
 from dpfl_bench import rng
 
+BLOCK = 2**16  # numbers that are drawn at once, in a core's cache; the streams' numbers depend on it
+
 
 def client_gaussian(seed: int, round: int, clients: Iterable[int], dimension: int, std: float) -> np.ndarray:
     """N(0, std^2 I) for each client: (c, dimension), float32."""
-    rows = [rng.generator(seed, "noise", round, int(i)).standard_normal(dimension, dtype=np.float32) for i in clients]
-    return np.stack(rows) * np.float32(std)
+    return normals([rng.generator(seed, "noise", round, int(i)) for i in clients], dimension) * np.float32(std)
 
 
 def server_gaussian(seed: int, round: int, dimension: int, std: float) -> np.ndarray:
     """N(0, std^2 I) drawn once at a trusted server: (dimension,), float32."""
-    return rng.generator(seed, "server-noise", round).standard_normal(dimension, dtype=np.float32) * np.float32(std)
+    drawn: np.ndarray = normals([rng.generator(seed, "server-noise", round)], dimension)[0]
+    return drawn * np.float32(std)
 
 
 def privunit_streams(seed: int, round: int, clients: Iterable[int]) -> list[np.random.Generator]:
@@ -41,4 +44,35 @@ class RecordGaussian:
 
     def draw(self, dimension: int) -> np.ndarray:
         """(c, dimension), float32: the next local step's."""
-        return np.stack([stream.standard_normal(dimension, dtype=np.float32) for stream in self._streams])
+        return normals(self._streams, dimension)
+
+
+def normals(streams: Sequence[np.random.Generator], dimension: int) -> np.ndarray:
+    """N(0, I) from each stream: (c, dimension), float32. By Box and Muller's method, whose functions numpy computes many at a time: a
+
+    third of the time that its own normal numbers take.
+    """
+    drawn = np.empty((len(streams), dimension), np.float32)
+    for column in range(0, dimension, BLOCK):
+        block = drawn[:, column : column + BLOCK]
+        rows = BLOCK // block.shape[1]
+        for row in range(0, len(streams), rows):
+            _draw(streams[row : row + rows], block[row : row + rows])
+    return drawn
+
+
+def _draw(streams: Sequence[np.random.Generator], out: np.ndarray) -> None:
+    """r cos a and r sin a, with r^2 / 2 exponential and a uniform. 64 bits for a radius: it ends at 9.4, where no delta can see it."""
+    pairs, left = (out.shape[1] + 1) // 2, out.shape[1] // 2
+    bits = np.stack([stream.bit_generator.random_raw(pairs + (pairs + 1) // 2) for stream in streams])
+    radius = np.abs(bits[:, :pairs].view(np.int64).astype(np.float32))
+    angle = bits[:, pairs:].view(np.int32)[:, :pairs].astype(np.float32)
+    radius += np.float32(0.5)
+    radius *= np.float32(2.0**-63)  # uniform in (0, 1]
+    np.log(radius, out=radius)
+    radius *= np.float32(-2)
+    np.sqrt(radius, out=radius)
+    angle *= np.float32(math.pi * 2.0**-31)
+    np.multiply(radius, np.cos(angle), out=out[:, :pairs])
+    np.sin(angle, out=angle)
+    np.multiply(radius[:, :left], angle[:, :left], out=out[:, pairs:])

@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -172,10 +173,10 @@ class Flat(Loop):
 
     def numbers(self, batch: Batch) -> int:
         """What the layers took in and gave out."""
-        return ACTIVATIONS * batch.features[0, 0].numel()
+        return ACTIVATIONS * math.prod(batch.features.shape[2:])
 
     def piece(self, y: Tensor, features: Tensor, targets: Tensor) -> Piece:
-        buffers = self._buffers(y[None])
+        buffers = self._buffers(y)
         buffers.parameters.copy_(y)
         return Tapped(buffers.module, self.network.task.losses, self.network.laid_out(features), targets, buffers.layers)
 
@@ -183,7 +184,7 @@ class Flat(Loop):
         """Tried once in each process, at a model without zeros that could hide something."""
         buffers = self._buffers(y)
         if buffers.rules is None:
-            buffers.parameters.copy_(torch.from_numpy(rng.generator(0, "probe").normal(0, 0.1, y.shape[1])))
+            buffers.parameters.copy_(torch.from_numpy(rng.generator(0, "probe").normal(0, 0.1, y.shape[-1])))
             buffers.rules = supported(buffers.module, self.network.laid_out(batch.features[0, :2]))
         return buffers.rules
 
@@ -191,7 +192,7 @@ class Flat(Loop):
         """Made once in each process."""
         kind = (like.dtype, like.device)
         if kind not in self._made:
-            parameters, gradients = like.new_zeros(like.shape[1]), like.new_zeros(like.shape[1])
+            parameters, gradients = like.new_zeros(like.shape[-1]), like.new_zeros(like.shape[-1])
             self._made[kind] = _Buffers(parameters, gradients, self.network.bound(parameters, gradients))
         return self._made[kind]
 

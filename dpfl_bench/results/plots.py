@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dpfl_bench.imports import preload
 from dpfl_bench.results.folder import MEASURES
 from dpfl_bench.results.summary import whole_or_part
 
@@ -157,6 +158,7 @@ def _apart(ticks: Sequence[int], inches: float) -> list[int]:
 
 def _figure(width: float, height: float) -> Figure:
     """Without pyplot: no global state, no display."""
+    preload("matplotlib.backends.backend_agg")
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 

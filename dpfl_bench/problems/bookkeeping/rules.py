@@ -21,18 +21,20 @@ from torch.nn import functional
 from torch.nn.modules.instancenorm import _InstanceNorm
 
 from dpfl_bench.problems.bookkeeping.convolutions import convolution
-from dpfl_bench.problems.bookkeeping.sums import Found, Gradients, Positions, Room, add_product, formed, over_positions, squares
+from dpfl_bench.problems.bookkeeping.sums import Found, Gradients, Positions, Room, add_product, formed, over_positions
+from dpfl_bench.problems.problem import lengths
 
 
 def linear(room: Room, layer: nn.Linear, x: Tensor, g: Tensor) -> Gradients:
     """x: (n, *positions, k), g: (n, *positions, o)."""
     if x.dim() == 2:
-        bias = formed(g)
-        weight = Found(bias.squares * squares(x), lambda scales, total: add_product(g, x, scales[:, None], total))
+        length = lengths(g)[:, None]
+        bias = Found([length], lambda scales, total: total.addmv_(g.t(), scales))
+        weight = Found([length * lengths(x)[:, None]], lambda scales, total: add_product(g, x, scales[:, None], total))
     else:
         x, g = (t.reshape(len(t), -1, t.shape[-1]) for t in (x, g))
         bias = formed(g.sum(1))
-        weight = over_positions(Positions(g, x.__getitem__, x.shape[2]), room)
+        weight = over_positions(Positions.of(g, x), room)
     yield layer.weight, weight
     if layer.bias is not None:
         yield layer.bias, bias
@@ -48,12 +50,12 @@ def embedding(room: Room, layer: nn.Embedding, x: Tensor, g: Tensor) -> Gradient
         pairs, g = pairs[learnt], g[learnt]
     pairs, place = torch.unique(pairs, return_inverse=True)
     rows = g.new_zeros(len(pairs), layer.embedding_dim).index_add_(0, place.flatten(), g.flatten(0, -2))
-    record, word, found = pairs // words, pairs % words, squares(rows)
+    record, word, found = pairs // words, pairs % words, lengths(rows).square()
 
     def add(scales: Tensor, total: Tensor) -> None:
         total.view(words, -1).index_add_(0, word, rows * scales[record, None])
 
-    yield layer.weight, Found(found.new_zeros(n).index_add_(0, record, found), add)
+    yield layer.weight, Found([found.new_zeros(n).index_add_(0, record, found).sqrt()[:, None]], add)
 
 
 def channel_norm(room: Room, layer: nn.GroupNorm | _InstanceNorm, x: Tensor, g: Tensor) -> Gradients:

@@ -11,9 +11,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from dpfl_bench import device, rng
+from dpfl_bench import rng
 from dpfl_bench.problems.bookkeeping.layers import Layers, Untappable, layers_of
 from dpfl_bench.problems.bookkeeping.trace import Losses, Trace
+from dpfl_bench.problems.problem import lengths
 
 
 def supported(module: nn.Module, features: Tensor | None = None) -> bool:
@@ -41,9 +42,8 @@ class Tapped:
         if len(features):
             trace.run(module, losses, features, targets)
         self._parameters, self._found = trace.parameters, {id(parameter): found for parameter, found in trace.found}
-        squares = [found.squares for found in self._found.values()]
-        none = torch.zeros(len(features), dtype=device.wide(features.device), device=features.device)
-        self.norms = torch.stack(squares).sum(0).sqrt() if squares else none
+        found = [length for found in self._found.values() for length in found.lengths]
+        self.norms = lengths(torch.cat(found, 1) if found else torch.zeros(len(features), 1, device=features.device))
 
     def weighted(self, scales: Tensor, out: Tensor) -> None:
         """out = sum_r scales_r gradient_r. scales: (n,), out: (d,), in the order of the module's parameters."""
