@@ -26,6 +26,14 @@ def children(pid: int) -> list[int]:
     return _with(1, pid)
 
 
+def descendants(pid: int) -> list[int]:
+    return [found for child in children(pid) for found in (child, *descendants(child))]
+
+
+def leads_a_group(pid: int) -> bool:
+    return (_state(pid) or [""] * 3)[2] == str(pid)
+
+
 def group(pid: int) -> list[int]:
     """Who lives in its process group."""
     return _with(2, pid)

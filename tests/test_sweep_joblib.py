@@ -5,16 +5,18 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Protocol
 
 import pytest
-from command import command, read
+from command import BINARY, command, read
 from conftest import settings_of
 from forks import Child, Forks, forks
-from processes import alive, all_gone, children, until
+from processes import alive, all_gone, descendants, group, leads_a_group, until
 from test_resume import same_numbers
 
 from dpfl_bench.results.folder import RunFolder
@@ -69,14 +71,54 @@ def train(outputs: Path, count: int = 2) -> list[Path]:
     return found
 
 
+class Sweep(Protocol):
+    @property
+    def pid(self) -> int: ...
+    def end(self) -> int: ...
+    def kill(self, number: signal.Signals = signal.SIGKILL) -> None: ...
+
+
+class Installed:
+    """The command as it is installed, which starts its workers in another way. Signals reach all its group, as a terminal's do."""
+
+    def __init__(self, *arguments: str):
+        self.process = subprocess.Popen([BINARY, *arguments], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+        self.pid = self.process.pid
+
+    def end(self) -> int:
+        code = self.process.wait(timeout=120)
+        assert until(lambda: not group(self.pid), 20), "who imports for the workers goes with the command, or the last of them"
+        return code
+
+    def kill(self, number: signal.Signals = signal.SIGKILL) -> None:
+        if number == signal.SIGKILL:
+            self.process.kill()
+        else:
+            os.killpg(self.pid, number)
+
+
+Start = Callable[..., Sweep]
+
+
+@pytest.fixture(params=["forked", "installed"])
+def start(request: pytest.FixtureRequest, server: Forks) -> Start:
+    """start(outputs): the sweep, in a process that has imported everything, or as users start it."""
+    run: Start = server.start if request.param == "forked" else Installed
+    return lambda outputs: run(*SWEEP, *JOBLIB, f"outputs={outputs}")
+
+
 def started(server: Forks, outputs: Path, *more: str) -> Child:
     return server.start(*SWEEP, *JOBLIB, f"outputs={outputs}", *more)
+
+
+def workers_of(pid: int) -> list[int]:
+    return [found for found in descendants(pid) if leads_a_group(found)]
 
 
 def test_the_same_numbers_as_one_after_the_other(server: Forks, whole: Path, tmp_path: Path) -> None:
     child = started(server, tmp_path)
     train(tmp_path)
-    workers = children(child.pid)
+    workers = workers_of(child.pid)
     assert len(workers) == 2
     assert child.end() == 0
     assert words(tmp_path) == ["done"] * 4
@@ -84,8 +126,8 @@ def test_the_same_numbers_as_one_after_the_other(server: Forks, whole: Path, tmp
     assert all_gone(workers, 0)
 
 
-def test_a_killed_worker_ends_its_point_alone(server: Forks, whole: Path, tmp_path: Path) -> None:
-    child = started(server, tmp_path)
+def test_a_killed_worker_ends_its_point_alone(start: Start, server: Forks, whole: Path, tmp_path: Path) -> None:
+    child = start(tmp_path)
     victim = train(tmp_path)[0]
     os.kill(read(victim, "status.json")["pid"], signal.SIGKILL)
     assert child.end() == 1
@@ -98,10 +140,10 @@ def test_a_killed_worker_ends_its_point_alone(server: Forks, whole: Path, tmp_pa
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGUSR2])
-def test_a_signal_saves_every_point(server: Forks, whole: Path, number: signal.Signals, tmp_path: Path) -> None:
-    child = started(server, tmp_path)
+def test_a_signal_saves_every_point(start: Start, server: Forks, whole: Path, number: signal.Signals, tmp_path: Path) -> None:
+    child = start(tmp_path)
     trained = train(tmp_path)
-    workers = children(child.pid)
+    workers = workers_of(child.pid)
     child.kill(number)
     assert child.end() == 128 + number
     assert all_gone(workers, 0)
@@ -113,11 +155,11 @@ def test_a_signal_saves_every_point(server: Forks, whole: Path, number: signal.S
     same_sweep(tmp_path, whole)
 
 
-def test_a_second_signal_does_not_wait(server: Forks, tmp_path: Path) -> None:
+def test_a_second_signal_does_not_wait(start: Start, tmp_path: Path) -> None:
     """Not for the rounds to end: the workers, which stand still meanwhile, find two signals."""
-    child = started(server, tmp_path)
+    child = start(tmp_path)
     trained = train(tmp_path)
-    workers = children(child.pid)
+    workers = workers_of(child.pid)
     for worker in workers:
         os.kill(worker, signal.SIGSTOP)
     child.kill(signal.SIGTERM)
@@ -132,10 +174,10 @@ def test_a_second_signal_does_not_wait(server: Forks, tmp_path: Path) -> None:
     assert {read(folder, "status.json")["error"] for folder in trained} == {"stopped by a second signal, at once"}
 
 
-def test_a_killed_parent_leaves_no_orphan(server: Forks, whole: Path, tmp_path: Path) -> None:
-    child = started(server, tmp_path)
+def test_a_killed_parent_leaves_no_orphan(start: Start, server: Forks, whole: Path, tmp_path: Path) -> None:
+    child = start(tmp_path)
     train(tmp_path)
-    workers = children(child.pid)
+    workers = workers_of(child.pid)
     assert len(workers) == 2
     child.kill()
     assert child.end() == -signal.SIGKILL
@@ -149,7 +191,7 @@ def test_idle_workers_end_with_their_parent(server: Forks, tmp_path: Path) -> No
     """Fewer points than workers: some wait for one when the parent is killed."""
     child = server.start("run", "-m", "seed=0,1", *GIVEN, *JOBLIB, f"outputs={tmp_path}", "total_steps=3000,2")
     train(tmp_path, 1)
-    workers = children(child.pid)
+    workers = workers_of(child.pid)
     child.kill()
     child.end()
     assert all_gone(workers, 20), "they end by themselves"
@@ -203,3 +245,10 @@ def test_the_installed_command(whole: Path, tmp_path: Path) -> None:
     assert lines[-1] == "dpfl-bench: 4 of 4 jobs done"
     assert sum("test error" in line for line in lines) == 4
     same_sweep(tmp_path / "here", whole)
+
+
+def test_a_sweep_that_is_refused_leaves_nobody(tmp_path: Path) -> None:
+    """Not even who has begun to import for its workers."""
+    child = Installed(*SWEEP, *JOBLIB, "eps=-1", f"outputs={tmp_path}")
+    assert child.end() == 2
+    assert not list(tmp_path.iterdir())

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import multiprocessing
 import os
 import pickle
 import signal
@@ -14,7 +15,7 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
@@ -175,22 +176,28 @@ def _failed(point: Point, code: int) -> None:
 
 def _serve(link: Connection, threads: int | None) -> None:
     """A worker's life."""
-    parent = os.getppid()
+    lives = _watching(os.getppid())
     os.setpgrp()  # Ctrl-C reaches the parent alone, which passes it on
     forget()
-    threading.Thread(target=_follow, args=(parent,), daemon=True).start()
+    threading.Thread(target=_follow, args=(lives,), daemon=True).start()
     if threads:
         os.environ["OMP_NUM_THREADS"] = str(threads)
         os.environ.pop("SLURM_CPUS_PER_TASK", None)  # of all workers together
     sys.stdout = sys.stderr = _Lines(link)
-    with contextlib.suppress(EOFError, OSError):  # siblings may hold the other end open, so that a dead parent is not always heard
-        while os.getppid() == parent and (told := link.recv()):
+    with contextlib.suppress(EOFError, OSError):  # siblings may hold the other end open, so that a dead command is not always heard
+        while lives() and (told := link.recv()):
             link.send(work(*told))
 
 
-def _follow(parent: int) -> None:
-    """A worker whose parent was killed saves its round and ends."""
-    while os.getppid() == parent:
+def _watching(parent: int) -> Callable[[], bool]:
+    """Whether the command lives: our parent, or the one of him who forked us for it and lives as long as we do."""
+    command = multiprocessing.parent_process()
+    return lambda: os.getppid() == parent and (command is None or command.is_alive())
+
+
+def _follow(lives: Callable[[], bool]) -> None:
+    """A worker whose command was killed saves its round and ends."""
+    while lives():
         time.sleep(0.5)
     for patience in (GRACE, 5.0):
         os.kill(os.getpid(), signal.SIGTERM)
