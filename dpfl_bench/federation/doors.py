@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, fields
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from dpfl_bench import device
 from dpfl_bench.algorithms.base import Sent
@@ -217,7 +218,7 @@ class GradientPassage:
             bound = medians(norms, weights) if self.door.clip is None else self.door.clip
             self.clipped = self.clipped + (norms > bound).sum()
             scales = bound / norms.clamp(min=bound)
-            return scales.where(scales > NEGLIGIBLE, 0)
+            return functional.threshold(scales, NEGLIGIBLE, 0.0)
 
         gradient, _ = problem.clipped_gradient(y, batch, factors)
         self.records += sum(batch.sizes)

@@ -63,6 +63,8 @@ class Trace:
         if isinstance(layer, nn.LSTM):
             out: Any = lstm(self.tap, self.room, layer, *given, **named)
         else:
+            if x.is_floating_point() and not x.requires_grad:  # gradients begin here
+                given, named = _with_first(x.detach().requires_grad_(), given, named)
             out = self.tap(type(layer).forward(layer, *given, **named), x, partial(RULES[type(layer)], self.room, layer))
         _require(self.layers[layer], True)
         return out
@@ -71,8 +73,9 @@ class Trace:
         """Note what gradients(x, g) finds, once the backward pass has come to g. x, out: (n, ...)."""
         if x.shape[0] != self.n:
             raise Untappable(f"expected {self.n} records first, got shape {tuple(x.shape)}")
-        if not out.requires_grad:  # gradients begin here: written to in no place at all, for a leaf cannot be written to later
+        if not out.requires_grad:  # of tokens: written to in no place at all, for a leaf cannot be written to later
             out.narrow(0, 0, 0).add_(out.new_zeros((), requires_grad=True))
+        if not x.requires_grad:
             self.starts.append(get_gradient_edge(out))
         x, version = x.detach(), x._version
 
@@ -107,6 +110,10 @@ class Trace:
                 del vars(layer)["forward"]
             for parameter, required in zip(self.parameters, before, strict=True):
                 parameter.requires_grad_(required)
+
+
+def _with_first(x: Tensor, given: tuple[Any, ...], named: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    return ((x, *given[1:]), named) if given else ((), {**named, next(iter(named)): x})
 
 
 def _require(parameters: Iterable[Tensor], flag: bool) -> None:
