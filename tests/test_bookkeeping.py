@@ -250,12 +250,6 @@ def random_linear(seed: int) -> tuple[nn.Module, Tensor]:
     )
 
 
-@pytest.mark.parametrize("seed", range(40))
-@pytest.mark.parametrize("layer", [random_convolution, random_linear])
-def test_shapes(layer: Callable[[int], tuple[nn.Module, Tensor]], seed: int) -> None:
-    assert errors(*layer(seed)) < 1e-10
-
-
 # ways
 
 
@@ -270,8 +264,12 @@ WAYS: dict[str, dict[str, int]] = {
     "gram": {"FORMING": 10**9},
     "gram, one record at a time": {"FORMING": 10**9, "WORKING_NUMBERS": 0},
     "as soon as possible": {"WAITING_NUMBERS": 0},
-    "no patches": {"PATCHES_NUMBERS": 0},
-    "no patches, not kept": {"PATCHES_NUMBERS": 0, "KEPT_NUMBERS": 0},
+    "records as groups": {"MANY_POSITIONS": 0, "FORMING": 0},
+    "records as groups, one at a time": {"MANY_POSITIONS": 0, "FORMING": 0, "WORKING_NUMBERS": 0},
+    "records as groups, not kept": {"MANY_POSITIONS": 0, "FORMING": 0, "KEPT_NUMBERS": 0},
+    "records as groups, one at a time, not kept": {"MANY_POSITIONS": 0, "FORMING": 0, "WORKING_NUMBERS": 0, "KEPT_NUMBERS": 0},
+    "unfolded": {"MANY_POSITIONS": 0, "FORMING": 0, "FEW_CHANNELS": 10**9},
+    "not unfolded": {"MANY_POSITIONS": 0, "FORMING": 0, "FEW_CHANNELS": 0},
 }
 MIXED = (
     "few positions", "many positions", "conv2d", "conv3d", "long rows", "long dilated rows", "few patches", "circular",
@@ -281,7 +279,9 @@ MIXED = (
 
 def go(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in WAYS[way].items():
-        place = {"KEPT_NUMBERS": trace, "WAITING_NUMBERS": trace, "PATCHES_NUMBERS": convolutions}.get(name, sums)
+        place = {"KEPT_NUMBERS": trace, "WAITING_NUMBERS": trace, "MANY_POSITIONS": convolutions, "FEW_CHANNELS": convolutions}.get(
+            name, sums
+        )
         monkeypatch.setattr(place, name, value)
 
 
@@ -294,18 +294,56 @@ def test_ways(name: str, way: str, dtype: torch.dtype, monkeypatch: pytest.Monke
     assert errors(made(make, dtype), records(shape, dtype)) < DTYPES[dtype]
 
 
+@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("way", ["kept", "records as groups", "records as groups, not kept", "unfolded"])
+def test_convolutions_of_any_shape(way: str, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    go(way, monkeypatch)
+    assert errors(*random_convolution(seed)) < 1e-10
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_linear_layers_of_any_shape(seed: int) -> None:
+    assert errors(*random_linear(seed)) < 1e-10
+
+
+@pytest.mark.parametrize(
+    ("layer", "size", "expected"),
+    [
+        (nn.Conv2d(2, 3, 3), 8, "_over_patches"),  # 36 positions
+        (nn.Conv2d(2, 3, 3), 9, "_gradients"),
+        (nn.Conv2d(300, 300, 3), 9, "_over_patches"),  # 49, of large gradients
+        (nn.Conv2d(2, 4, 3, groups=2), 5, "_gradients"),
+        (nn.ConvTranspose2d(2, 3, 3, 2), 5, "_gradients"),
+        (nn.Conv2d(1, 3, 4, 2), 18, "_unfolded_gradients"),
+        (nn.Conv2d(1, 3, 5, 2), 18, "_gradients"),  # a row of the kernel is left over
+        (nn.Conv2d(8, 3, 4, 2), 18, "_gradients"),
+    ],
+)
+def test_how_convolutions_go(layer: nn.Module, size: int, expected: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    called: list[str] = []
+    for name in ("_over_patches", "_gradients", "_unfolded_gradients"):
+        way = getattr(convolutions, name)
+        monkeypatch.setattr(convolutions, name, lambda *given, way=way, name=name, **named: called.append(name) or way(*given, **named))
+    assert errors(layer.double(), drawn(2, channels(layer), size, size)) < 1e-10
+    assert set(called) == {expected}
+
+
+def channels(layer: nn.Module) -> int:
+    return int(layer.in_channels)  # type: ignore[arg-type]
+
+
 def test_which_way_is_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
     """The small Gram matrix, the small gradient; and what exceeds the room is not kept."""
     called: list[str] = []
-    for name in ("_gram_lengths", "_formed_in_parts"):
+    for name in ("_gram_lengths", "formed"):
         way = getattr(sums, name)
         monkeypatch.setattr(sums, name, lambda *given, way=way, name=name: called.append(name) or way(*given))
-    for p, o, k, numbers, expected in ((2, 20, 30, 10**6, "_gram_lengths"), (50, 3, 4, 24, "_formed_in_parts"), (50, 3, 4, 23, None)):
+    for p, o, k, numbers, expected in ((2, 20, 30, 10**6, "_gram_lengths"), (50, 3, 4, 24, "formed"), (50, 3, 4, 23, None)):
         called.clear()
         g, a = drawn(2, p, o), drawn(2, p, k)
-        found = sums.over_positions(sums.Positions.of(g, a), room := sums.Room(numbers))
+        found = sums.over_positions(sums.Positions(g, a.__getitem__, a.shape[2]), room := sums.Room(numbers))
         assert called == ([expected] if expected else [])
-        assert room.numbers == (0 if expected == "_formed_in_parts" else numbers)
+        assert room.numbers == (0 if expected == "formed" else numbers)
         torch.testing.assert_close(length(found), (g.transpose(1, 2) @ a).flatten(1).norm(dim=1))
 
 
@@ -330,7 +368,7 @@ def test_errors_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
         replaced(nn.Linear, lambda *given: [(p, kept([0 * f.lengths[0]] if p.dim() == 1 else f.lengths, f.add)) for p, f in linear(*given)])
         assert few() > 1e-3
         replaced(nn.Linear, linear)
-        monkeypatch.setattr(sums, "_gram_lengths", lambda g, a: [(g.square().sum(2) * a[0].square().sum(2)).sum(1).sqrt()[:, None]])
+        monkeypatch.setattr(sums, "_gram_lengths", lambda g, a: [(g.square().sum(2) * a.square().sum(2)).sum(1).sqrt()[:, None]])
         assert few() > 1e-2
         replaced(nn.Conv2d, lambda room, layer, x, g: convolutions.convolution(room, layer, x.roll(1, 0), g))
         assert conv() > 1e-2
@@ -617,7 +655,7 @@ def test_terms_that_cancel() -> None:
     g = g - g.mean(1, keepdim=True)
     a, g = a.float(), g.float()
     exact = (g.double().transpose(1, 2) @ a.double()).square().sum((1, 2))
-    positions = sums.Positions.of(g, a)
+    positions = sums.Positions(g, a.__getitem__, a.shape[2])
     found = length(sums.over_positions(positions, sums.Room(0))).square()
     torch.testing.assert_close(found, exact, rtol=2e-6, atol=0)
     narrow = ((g @ g.transpose(1, 2)) * (a @ a.transpose(1, 2))).sum((1, 2))
@@ -630,7 +668,7 @@ def test_what_rounding_leaves_of_cancelling_positions_is_bounded_too(way: str, m
     go(way, monkeypatch)
     a, g = 1e7 * (1 + 1e-7 * drawn(3, 8, 64)), drawn(3, 8, 64, seed=1)
     g = g - g.mean(1, keepdim=True)
-    positions = sums.Positions.of(g.float(), a.float())
+    positions = sums.Positions(g.float(), a.float().__getitem__, a.shape[2])
     found = sums.over_positions(positions, sums.Room(0))
     for r in range(3):
         scales = 0.1 / length(found) * (torch.arange(3) == r)
@@ -640,6 +678,37 @@ def test_what_rounding_leaves_of_cancelling_positions_is_bounded_too(way: str, m
     alone = (0.1 / exact.sqrt()).float()  # the negative control
     found.add(alone * (torch.arange(3) == 0), out := torch.zeros(64 * 64))
     assert out.double().norm() > 0.1 * (1 + 1e-5)
+
+
+@pytest.mark.parametrize("layer", [nn.Conv1d(2, 3, 5), nn.ConvTranspose1d(2, 3, 5), nn.Conv1d(2, 4, 3, 2, groups=2)])
+def test_the_same_of_convolutions(layer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of which gradients are summed again where they are not kept."""
+    go("records as groups, not kept", monkeypatch)
+    x = drawn(3, 2, 60)
+    g = drawn(*layer.double()(x).shape, seed=1)
+    large, other = (g, x) if layer.transposed else (x, g)  # patches of the one meet the other's positions
+    large.copy_(1e7 * (1 + 1e-7 * large))
+    other -= other.mean(2, keepdim=True)
+    x, g = x.float(), g.float()
+    with torch.no_grad():
+        exact = each_gradient(layer, x.double(), g.double())
+        found = dict(convolutions.convolution(sums.Room(0), layer.float(), x, g))[layer.weight]
+    for r in range(3):
+        scales = 0.1 / length(found) * (torch.arange(3) == r)
+        found.add(scales.float(), out := torch.zeros(layer.weight.numel()))
+        assert out.double().norm() < 0.1 * (1 + 1e-6)
+    alone = [(0.1 / exact[r].norm() * (torch.arange(3) == r)).float() for r in range(3)]  # the negative control
+    added = [torch.zeros(layer.weight.numel()) for _ in alone]
+    for scales, out in zip(alone, added, strict=True):
+        found.add(scales, out)
+    assert max(out.double().norm() for out in added) > 0.1 * (1 + 1e-5)
+
+
+def each_gradient(layer: Any, x: Tensor, g: Tensor) -> Tensor:
+    """Of the weight alone: (n, numbers)."""
+    with torch.enable_grad():
+        rows = [torch.autograd.grad(layer(x[r : r + 1]), layer.weight, g[r : r + 1])[0].flatten() for r in range(len(x))]
+    return torch.stack(rows)
 
 
 # how it behaves
@@ -690,7 +759,7 @@ def test_an_error_on_the_way_leaves_the_module_as_it_was() -> None:
 
 
 @pytest.mark.parametrize("name", ["conv2d", "few patches", "group norm", "instance norm 2d", "transposed 2d", "same"])
-@pytest.mark.parametrize("way", ["kept", "not kept", "no patches", "gram"])
+@pytest.mark.parametrize("way", ["kept", "not kept", "gram"])
 def test_channels_last(name: str, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
     go(way, monkeypatch)
     make, shape = LAYERS[name]

@@ -1,114 +1,111 @@
 """Records' gradients of convolutions' weights, in any number of dimensions.
 
-Each position of the output has seen a patch of the input: G'A with A (positions, kernel x channels). Where one record's patches are too
-many to lay out, for groups and for transposed convolutions, torch's own gradient of the weight is asked for each record alone.
+Records are the groups of one convolution, whose gradients come apart. Where there are few positions, each of which has seen a patch of the
+input, they are G'A with A (positions, kernel x channels), and may need not be formed (`sums.py`).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
-from functools import lru_cache, partial
-from typing import NamedTuple
+from collections.abc import Iterable, Sequence
+from functools import partial
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 from torch.nn.modules.conv import _ConvNd
 
+from dpfl_bench.problems.bookkeeping import sums
 from dpfl_bench.problems.bookkeeping.sums import Found, Gradients, Positions, Room, formed, joined, lengths_of, over_positions
 
-PATCHES_NUMBERS = 2**20  # of one record's patches
+MANY_POSITIONS = 40  # a group's weights are turned into the order of memory: for fewer that is more than is won
+FEW_CHANNELS = 8  # less than a processor's vectors hold
 
 
 def convolution(room: Room, layer: _ConvNd, x: Tensor, g: Tensor) -> Gradients:
     """x: (n, c, *size), g: (n, o, *positions)."""
-    outputs = g.flatten(2).transpose(1, 2)  # (n, p, o)
     if layer.bias is not None:
-        yield layer.bias, formed(outputs.sum(1))
-    numbers = outputs.shape[1] * (layer.weight.numel() // layer.weight.shape[0])
-    if layer.transposed or layer.groups > 1 or numbers > PATCHES_NUMBERS:
-        yield layer.weight, _one_by_one(x, g, partial(_weight_gradient, layer), layer.weight.numel(), room)
-    else:
-        yield layer.weight, _over_patches(layer, _padded(layer, x), g.shape[2:], outputs, room)
+        yield layer.bias, formed(g.flatten(2).sum(2))
+    o, k, p = layer.out_channels, layer.weight.numel() // layer.out_channels, math.prod(g.shape[2:])
+    plain = layer.groups == 1 and not layer.transposed
+    few = p < MANY_POSITIONS or sums.are_few(p, o, k)
+    yield layer.weight, (_over_patches if plain and few else _apart)(layer, x, g, room)
 
 
-def _over_patches(layer: _ConvNd, x: Tensor, size: torch.Size, outputs: Tensor, room: Room) -> Found:
-    how = _laying_out(layer.weight.shape, layer.stride, layer.dilation, size, x.shape)
-    if how.missing:
-        x = functional.pad(x, [0, 0] * (x.dim() - 3) + [0, how.missing])
-    x = x.contiguous() if how.long else x.movedim(1, -1).contiguous()
-    patches = x.as_strided((len(x), *how.shape), how.strides)
-
-    def inputs(some: slice) -> list[Tensor]:
-        laid_out = (patches[some] if some.stop - some.start < len(x) else patches).contiguous()
-        begin, shape = laid_out.storage_offset(), (len(laid_out), outputs.shape[1], how.width)
-        return [laid_out.as_strided(shape, (laid_out.stride(0), *how.steps), begin + part) for part in how.parts]
-
-    found = over_positions(Positions(outputs, inputs, how.width, len(how.parts)), room)
+def _over_patches(layer: _ConvNd, x: Tensor, g: Tensor, room: Room) -> Found:
+    """A copied from a view in which patches overlap: (n, *positions, *kernel, c)."""
+    o, c, *kernel = shape = layer.weight.shape
+    x, outputs = _padded(layer, x).movedim(1, -1).contiguous(), g.flatten(2).transpose(1, 2)
+    record, *steps, _ = x.stride()
+    patches = x.as_strided((len(x), *g.shape[2:], *kernel, c), (record, *_times(steps, layer.stride), *_times(steps, layer.dilation), 1))
+    p, k = outputs.shape[1], c * math.prod(kernel)
+    found = over_positions(Positions(outputs, lambda some: patches[some].reshape(-1, p, k), k), room)
 
     def add(scales: Tensor, total: Tensor) -> None:
-        laid_out = torch.zeros_like(total)
-        found.add(scales, laid_out)
-        total.view(how.taps).add_(laid_out.view(how.products).movedim((1, -1), (0, 1)))
+        found.add(scales, laid_out := torch.zeros_like(total))
+        total.view(shape).add_(laid_out.view(o, *kernel, c).movedim(-1, 1))
 
     return Found(found.lengths, add)
 
 
-class _LayingOut(NamedTuple):
-    """Of padded records (n, channels, *size): the view that is copied, and where the parts A_1, A_2, ... are in the copy."""
+def _apart(layer: _ConvNd, x: Tensor, g: Tensor, room: Room) -> Found:
+    numbers, unfolds = layer.weight.numel(), _unfolds(layer)
+    gradients = partial(_unfolded_gradients if unfolds else _gradients, layer)
+    some = sums.pieces(len(x), max(x[0].numel(), g[0].numel(), numbers), sums.WORKING_NUMBERS)
+    if not room.take(len(x) * numbers):
+        lengths = joined([*lengths_of(gradients(x[part], g[part])), _rounding(layer, x[part], g[part])] for part in some)
+        each = (-1,) + (1,) * (g.dim() - 1)
+        return Found(lengths, lambda scales, total: total.add_(_gradients(layer, x, g * scales.view(each), apart=False)[0]))
+    rows = [gradients(x[part], g[part]) for part in some]
+    found = formed(rows[0] if len(rows) == 1 else torch.cat(rows))
+    return Found(found.lengths, partial(_add_unfolded, layer, found)) if unfolds else found
 
-    long: bool  # rows of positions are last in it, else channels
-    missing: int  # rows to add to the records, which no patch covers
-    shape: tuple[int, ...]
-    strides: tuple[int, ...]
-    parts: list[int]  # where each begins
-    width: int  # of each
-    steps: tuple[int, int]  # from one position to the next, and from one number of a patch
-    taps: tuple[int, ...]  # the weight's shape, its kernel's rows by parts
-    products: tuple[int, ...]  # the shape in which its gradient comes
+
+def _gradients(layer: _ConvNd, x: Tensor, g: Tensor, apart: bool = True) -> Tensor:
+    """Each record's, (n, numbers); or their sum, (1, numbers)."""
+    margins = layer._reversed_padding_repeated_twice
+    padding, left_over = margins[::-2], _left_over(layer, x, g)
+    if layer.padding_mode != "zeros" or margins[::2] != margins[1::2]:
+        x, padding = _padded(layer, x), [0] * len(padding)
+    n, (channels, *kernel) = len(x) if apart else 1, layer.weight.shape
+    if apart:
+        x, g = (t.reshape(1, -1, *t.shape[2:]) for t in (x, g))
+    how = (layer.stride, padding, layer.dilation, layer.transposed, left_over, n * layer.groups)
+    return _of_weight(x, g, (n * channels, *kernel), *how).reshape(n, -1)
 
 
-@lru_cache(maxsize=1024)
-def _laying_out(
-    weight: torch.Size, stride: tuple[int, ...], dilation: tuple[int, ...], positions: torch.Size, records: torch.Size
-) -> _LayingOut:
-    """Patches are laid out along all axes but the first. There, every stride-th row of positions follows the one before, so that what
+def _of_weight(x: Tensor, g: Tensor, shape: Sequence[int], *how: object) -> Tensor:
+    """torch asks for the weight's shape, not for its numbers."""
+    found: Tensor = torch.ops.aten.convolution_backward(g, x, x.new_empty(shape), None, *how, [False, True, False])[1]
+    return found
 
-    a tap meets is what an earlier tap did, some rows further on: a part of the same copy. `together` taps meet rows between two such.
-    """
-    o, c, rows, *kernel = weight
-    phases = min(stride[0], dilation[0] * (rows - 1) + 1)
-    together = phases if dilation[0] == 1 and rows % phases == 0 else 1
-    height = positions[0] + dilation[0] * (rows - 1) // stride[0]
-    missing = max(0, (height - 1) * stride[0] + phases - records[2])
-    long = positions[-1] > c * weight[-1]  # than a row of a patch: the longer one is copied at once
 
-    size = [records[2] + missing, *records[3:]]
-    numbers = [c, *size] if long else [*size, c]  # of a record, as they are in memory
-    apart = [math.prod(numbers[axis + 1 :]) for axis in range(len(numbers))]
-    channel, row, *others = apart if long else [apart[-1], *apart[:-1]]
-    patch = [phases, *kernel, c], [row, *_times(others, dilation[1:]), channel]
-    places = [height, *positions[1:]], [stride[0] * row, *_times(others, stride[1:])]
-    (shape, strides), (inner, innermost) = (patch, places) if long else (places, patch)
+def _unfolds(layer: _ConvNd) -> bool:
+    """Whether strides leave a processor's vectors empty, and go where each place of the kernel is a channel (but its rows, far apart)."""
+    plain = not layer.transposed and layer.groups == 1 and layer.dilation[0] == 1 and layer.kernel_size[0] % layer.stride[0] == 0
+    return plain and layer.in_channels < FEW_CHANNELS and max(layer.stride) > 1
 
-    steps = (1, math.prod(places[0])) if long else (math.prod(patch[0]), 1)
-    row_of_places, tap = math.prod(positions[1:]), c * math.prod(kernel)
-    parts = []
-    for number in range(0, rows, together):
-        down, phase = divmod(number * dilation[0], stride[0])
-        parts.append(down * row_of_places * steps[0] + (phase * tap * steps[1] if together == 1 else 0))
-    return _LayingOut(
-        long,
-        missing,
-        (*shape, *inner),
-        (math.prod(numbers), *strides, *innermost),
-        parts,
-        together * tap,
-        steps,
-        (o, c, len(parts), together, *kernel),
-        (len(parts), o, together, *kernel, c),
+
+def _unfolded_gradients(layer: _ConvNd, x: Tensor, g: Tensor) -> Tensor:
+    """(n, numbers), in the order of `_add_unfolded`. Every stride-th row follows the one before, so that this axis has no stride left."""
+    x = _padded(layer, x).contiguous()
+    (n, c), (rows, *kernel), (stride, *across), (height, *positions) = x.shape[:2], layer.kernel_size, layer.stride, g.shape[2:]
+    record, channel, row, *others = x.stride()
+    patches = x.as_strided(
+        (n, stride, *kernel, c, height + rows // stride - 1, *positions),
+        (record, row, *_times(others, layer.dilation[1:]), channel, stride * row, *_times(others, across)),
     )
+    x = patches.reshape(1, n * stride * math.prod(kernel) * c, -1, *positions)
+    ones, zeros = [1] * len(layer.stride), [0] * len(layer.stride)
+    shape = (n * layer.out_channels, x.shape[1] // n, rows // stride, *ones[1:])
+    return _of_weight(x, g.reshape(1, -1, *g.shape[2:]), shape, ones, zeros, ones, False, zeros, n).view(n, -1)
+
+
+def _add_unfolded(layer: _ConvNd, found: Found, scales: Tensor, total: Tensor) -> None:
+    o, c, rows, *kernel = layer.weight.shape
+    stride = layer.stride[0]
+    found.add(scales, unfolded := torch.zeros_like(total))
+    total.view(o, c, rows // stride, stride, *kernel).add_(unfolded.view(o, stride, *kernel, c, -1).movedim((-2, -1), (1, 2)))
 
 
 def _times(steps: Iterable[int], by: Iterable[int]) -> list[int]:
@@ -121,31 +118,21 @@ def _padded(layer: _ConvNd, x: Tensor) -> Tensor:
     return functional.pad(x, margins, mode) if any(margins) else x
 
 
-def _one_by_one(x: Tensor, g: Tensor, gradient: Callable[[Tensor, Tensor], Tensor], numbers: int, room: Room) -> Found:
-    alone = (gradient(x[r : r + 1], g[r : r + 1])[None] for r in range(len(x)))
-    if room.take(len(x) * numbers):
-        return formed(torch.cat([one.flatten(1) for one in alone]))
-    found = joined(lengths_of(one.flatten(1)) for one in alone)
-    apart = (-1,) + (1,) * (g.dim() - 1)
-    return Found(found, lambda scales, total: total.add_(gradient(x, g * scales.view(apart)).flatten()))
-
-
-def _weight_gradient(layer: _ConvNd, x: Tensor, g: Tensor) -> Tensor:
-    """Summed over records."""
-    margins = layer._reversed_padding_repeated_twice
-    padding = margins[::-2]
-    if layer.padding_mode != "zeros" or margins[::2] != margins[1::2]:
-        x, padding = _padded(layer, x), [0] * len(padding)
-    found: Tensor = torch.ops.aten.convolution_backward(
-        g, x, layer.weight, None, layer.stride, padding, layer.dilation, layer.transposed, _left_over(layer, x, g), layer.groups,
-        [False, True, False],
-    )[1]  # fmt: skip
-    return found
-
-
 def _left_over(layer: _ConvNd, x: Tensor, g: Tensor) -> list[int]:
     """A transposed convolution's output padding, which may depend on the size that was asked for."""
     if not layer.transposed:
         return [0] * (g.dim() - 2)
     sizes = zip(g.shape[2:], x.shape[2:], layer.stride, layer.padding, layer.dilation, layer.kernel_size, strict=True)
     return [after - ((before - 1) * s - 2 * p + d * (k - 1) + 1) for after, before, s, p, d, k in sizes]
+
+
+def _rounding(layer: _ConvNd, x: Tensor, g: Tensor) -> Tensor:
+    """`sums.rounding`, of the positions on one side and their patches on the other: (n, 1)."""
+    (into, out), margins = (g, x) if layer.transposed else (_padded(layer, x), g), layer.padding if layer.transposed else 0
+    ones = x.new_ones(1, 1, *layer.kernel_size)
+    convolve = (functional.conv1d, functional.conv2d, functional.conv3d)[x.dim() - 3]
+    patches = convolve(into.square().sum(1, keepdim=True), ones, None, layer.stride, margins, layer.dilation)
+    for axis, size in enumerate(out.shape[2:], start=2):
+        patches = patches.narrow(axis, 0, size)
+    each, met = (t.flatten(1).sqrt() for t in (out.square().sum(1), patches))
+    return sums.rounding(each, met, x.dtype)

@@ -42,7 +42,7 @@ def _one_layer(tap: Tap, room: Room, layer: nn.LSTM, number: int, x: Tensor, h: 
     def gradients(x: Tensor, g: Tensor) -> Gradients:
         states = torch.stack(hidden[:-1], 1)
         for weight, inputs in ((w, x), (u, states)):
-            yield weight, over_positions(Positions.of(g, inputs), room)
+            yield weight, over_positions(Positions(g, inputs.__getitem__, inputs.shape[2]), room)
         found = formed(g.sum(1))
         yield from ((bias, found) for bias in biases)
 

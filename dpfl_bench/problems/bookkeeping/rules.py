@@ -34,7 +34,7 @@ def linear(room: Room, layer: nn.Linear, x: Tensor, g: Tensor) -> Gradients:
     else:
         x, g = (t.reshape(len(t), -1, t.shape[-1]) for t in (x, g))
         bias = formed(g.sum(1))
-        weight = over_positions(Positions.of(g, x), room)
+        weight = over_positions(Positions(g, x.__getitem__, x.shape[2]), room)
     yield layer.weight, weight
     if layer.bias is not None:
         yield layer.bias, bias

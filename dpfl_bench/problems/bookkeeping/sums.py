@@ -73,52 +73,41 @@ def formed(rows: Tensor) -> Found:
 
 @dataclass(frozen=True)
 class Positions:
-    """What gives a weight its gradients G'[A_1 A_2 ...]: (o, w) each, one after the other in memory."""
+    """What gives a weight (o, k) its gradients G'A."""
 
     outputs: Tensor  # G: (n, p, o)
-    inputs: Callable[[slice], Sequence[Tensor]]  # A_1, A_2, ... of some records: (m, p, w)
-    width: int  # w
-    parts: int = 1
+    inputs: Callable[[slice], Tensor]  # A of some records: (m, p, k)
+    width: int  # k
 
-    @classmethod
-    def of(cls, g: Tensor, a: Tensor) -> Positions:
-        """(n, p, o), (n, p, w)."""
-        return cls(g, lambda some: [a[some]], a.shape[2])
-
-    def chunks(self, numbers: int) -> Iterator[tuple[slice, Tensor, Sequence[Tensor]]]:
+    def chunks(self, numbers: int) -> Iterator[tuple[slice, Tensor, Tensor]]:
         """Some records at a time, with their G and A."""
         n, p, o = self.outputs.shape
-        size = max(1, numbers // (p * max(o, self.width)))
-        for start in range(0, n, size):
-            some = slice(start, start + size)
+        for some in pieces(n, p * max(o, self.width), numbers):
             yield some, self.outputs[some], self.inputs(some)
+
+
+def pieces(n: int, each: int, numbers: int) -> Iterator[slice]:
+    """Of n records, as many at a time as have so many numbers together."""
+    size = max(1, numbers // each)
+    return (slice(start, start + size) for start in range(0, n, size))
+
+
+def are_few(positions: int, o: int, k: int) -> bool:
+    """Whether Gram matrices are less work than gradients."""
+    return positions**2 * (o + k) < FORMING * o * k
 
 
 def over_positions(positions: Positions, room: Room) -> Found:
     n, p, o = positions.outputs.shape
-    w, parts, add = positions.width, positions.parts, partial(_add_products, positions)
-    k, chunks = parts * w, positions.chunks(WORKING_NUMBERS)
-    if p * p * (o + k) < FORMING * o * k:
+    k, add, chunks = positions.width, partial(_add_products, positions), positions.chunks(WORKING_NUMBERS)
+    if are_few(p, o, k):
         return Found(joined(_gram_lengths(g, a) for _, g, a in chunks), add)
     if not room.take(n * o * k):
         return Found(joined(_formed_lengths(g, a) for _, g, a in chunks), add)
-    rows = positions.outputs.new_empty(parts, n, o, w)
+    rows = positions.outputs.new_empty(n, o, k)
     for some, g, a in chunks:
-        across = g.transpose(1, 2)
-        for part, inputs in zip(rows, a, strict=True):
-            torch.bmm(across, inputs, out=part[some] if len(g) < n else part)
-    return _formed_in_parts(rows.view(parts, n, o * w))
-
-
-def _formed_in_parts(rows: Tensor) -> Found:
-    """(parts, n, numbers)."""
-    parts, n, _ = rows.shape
-
-    def add(scales: Tensor, total: Tensor) -> None:
-        for part, into in zip(rows, total.view(parts, -1), strict=True):
-            into.addmv_(part.t(), scales)
-
-    return Found([length for some in lengths_of(rows.flatten(0, 1)) for length in some.view(parts, n, -1)], add)
+        torch.bmm(g.transpose(1, 2), a, out=rows[some])
+    return formed(rows)
 
 
 def joined(pieces: Iterable[Sequence[Tensor]]) -> Sequence[Tensor]:
@@ -126,35 +115,31 @@ def joined(pieces: Iterable[Sequence[Tensor]]) -> Sequence[Tensor]:
     return [torch.cat(some) for some in zip(*pieces, strict=True)]
 
 
-def _formed_lengths(g: Tensor, a: Sequence[Tensor]) -> Sequence[Tensor]:
+def _formed_lengths(g: Tensor, a: Tensor) -> Sequence[Tensor]:
     """Of each record's gradient, formed for the moment."""
-    across = g.transpose(1, 2)
-    found = [length for part in a for length in lengths_of(torch.bmm(across, part).flatten(1))]
-    return [*found, _rounding(lengths(g), lengths(torch.stack([lengths(part) for part in a], -1)), g)]
+    return [*lengths_of((g.transpose(1, 2) @ a).flatten(1)), rounding(lengths(g), lengths(a), g.dtype)]
 
 
-def _gram_lengths(g: Tensor, a: Sequence[Tensor]) -> Sequence[Tensor]:
+def _gram_lengths(g: Tensor, a: Tensor) -> Sequence[Tensor]:
     """<GG', AA'> of each record."""
     wide = device.wide(g.device)
-    gg, *parts = (torch.bmm(rows, rows.transpose(1, 2)) for rows in (t.to(wide) for t in (g, *a)))
-    aa = parts[0] if len(parts) == 1 else torch.stack(parts).sum(0)
+    gg, aa = (torch.bmm(rows, rows.transpose(1, 2)) for rows in (g.to(wide), a.to(wide)))
     each_g, each_a = (found.diagonal(dim1=1, dim2=2).sqrt() for found in (gg, aa))
-    return [(gg * aa).sum((1, 2)).clamp(min=0).sqrt()[:, None], _rounding(each_g, each_a, g)]
+    return [(gg * aa).sum((1, 2)).clamp(min=0).sqrt()[:, None], rounding(each_g, each_a, g.dtype)]
 
 
-def _rounding(g: Tensor, a: Tensor, like: Tensor) -> Tensor:
-    """What a sum over positions in the format of `like` errs by: of |g| and |a| of each position, (n, p) -> (n, 1)."""
-    return g.shape[1] * torch.finfo(like.dtype).eps * (g * a).sum(1, keepdim=True)
+def rounding(g: Tensor, a: Tensor, dtype: torch.dtype) -> Tensor:
+    """What a sum over positions in this format errs by: of |g| and |a| of each position, (n, p) -> (n, 1)."""
+    return g.shape[1] * torch.finfo(dtype).eps * (g * a).sum(1, keepdim=True)
 
 
 def _add_products(positions: Positions, scales: Tensor, total: Tensor) -> None:
     for some, g, a in positions.chunks(max(WORKING_NUMBERS, 4 * total.numel())):  # each chunk reads and writes the total
-        for part, inputs in zip(total.view(positions.parts, -1), a, strict=True):
-            add_product(g, inputs, scales[some, None, None], part)
+        add_product(g, a, scales[some, None, None], total)
 
 
 def add_product(g: Tensor, a: Tensor, scales: Tensor, total: Tensor) -> None:
-    """total += (sG)'A. g: (m, ..., o), a: (m, ..., w), scales: (m, 1, ...), total: (o w,)."""
-    o, w = g.shape[-1], a.shape[-1]
-    g, a = (g * scales, a) if o < w else (g, a * scales)
-    total.view(o, w).addmm_(g.reshape(-1, o).t(), a.reshape(-1, w))
+    """total += (sG)'A. g: (m, ..., o), a: (m, ..., k), scales: (m, 1, ...), total: (o k,)."""
+    o, k = g.shape[-1], a.shape[-1]
+    g, a = (g * scales, a) if o < k else (g, a * scales)
+    total.view(o, k).addmm_(g.reshape(-1, o).t(), a.reshape(-1, k))
