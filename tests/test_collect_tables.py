@@ -155,6 +155,19 @@ def test_splits_are_repeats_too() -> None:
     assert "seed" not in found["setting"]
 
 
+def test_splits_that_share_their_noise_are_pointed_out() -> None:
+    """The seeds' luck is then common to all splits, which no spread over them shows."""
+    for dataset in (0, 1, 2):
+        free(f"free{dataset}", point_id="free", seeds=[0, 1], local_steps=1, **split(dataset))
+        finish(f"own{dataset}", point_id="own", seeds=[2 * dataset, 2 * dataset + 1], local_steps=1, **split(dataset))
+    assert "share seeds" not in call("collect", "runs").out, "no noise, or each split its own"
+    for dataset in (0, 1, 2):
+        finish(f"same{dataset}", point_id="same", seeds=[0, 1], local_steps=2, **split(dataset))
+    said = "Splits of the data share seeds, and so noise (dp_fedavg on digits at eps 2: 6 repeats, 2 draws)"
+    assert said in call("collect", "runs").out
+    assert said in Path("table.md").read_text()
+
+
 def test_points_are_told_apart_split_by_split() -> None:
     """Splits are hard or easy for all points alike: a difference counts that each of them shows, however far apart they are."""
     rough, close = (0.11, -0.03, 0.13, -0.05), (0.021, 0.019, 0.02, 0.02)

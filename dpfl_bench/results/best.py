@@ -102,7 +102,8 @@ def _point(runs: list[Row], by: str) -> Row:
     mean, std = _moments(counted, by)
     splits = dict.fromkeys(map(_split, counted))
     means = {split: _moments([run for run in counted if _split(run) == split], by)[0] for split in splits}
-    return {**_of_all(counted), f"{by}_mean": mean, f"{by}_std": std, "n_seeds": len(drawn), "split_means": means}
+    counts = {"n_seeds": len(drawn), "n_draws": len({seed for _, seed in drawn})}
+    return {**_of_all(counted), f"{by}_mean": mean, f"{by}_std": std, **counts, "split_means": means}
 
 
 def _seeds(run: Row) -> list[Any]:
@@ -145,6 +146,18 @@ def uneven(points: Iterable[Row]) -> str:
         if len(counts) > 1:
             named = f"{algo} on {dataset} at eps {budget:.4g}: {min(counts)} to {max(counts)}"
             return f"Some points have more seeds than others ({named}): one with few may be the best by luck."
+    return ""
+
+
+def shared(points: Iterable[Row]) -> str:
+    """What to say where several splits of the data saw the same noise: a seed's luck is then that of all splits. Else nothing."""
+    for point in points:
+        if point["budget"] < math.inf and point["n_draws"] < point["n_seeds"]:
+            return (
+                f"Splits of the data share seeds, and so noise ({point['algo']} on {point['dataset']} at eps {point['budget']:.4g}: "
+                f'{point["n_seeds"]} repeats, {point["n_draws"]} draws): their luck is in no ± and in no "as good". '
+                "'seed=range(0,100,10)' 'dataset.seed=${seed}' gives each split its own."
+            )
     return ""
 
 

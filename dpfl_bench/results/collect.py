@@ -89,7 +89,7 @@ def collect(given: Sequence[str], to: str | None, tuning: Tuning | None = None, 
     rows, settings, differing = _rows(finished)
     points, bad = best.pooled(best.compared(rows, differing), by)
     table = best.optimal(points, settings, by)
-    notes = [TUNING, *filter(None, [best.uneven(points), _diverged(finished, bad)])]
+    notes = [TUNING, *filter(None, [best.uneven(points), best.shared(points), _diverged(finished, bad)])]
     if tuning:
         rows_with, more = tuned(table.rows, [*points, *bad], {run.name: run.path for run in finished}, tuning)
         table, notes = Table(rows_with, table.swept, by), [*notes, *more]
