@@ -1,4 +1,4 @@
-"""One parameter, n records: the squared norm of each record's gradient, and any weighted sum of them.
+"""One parameter, n records: the norm of each record's gradient, and any weighted sum of them.
 
 A weight that meets p positions of each record has gradients G'A, with the output's gradients G (p, o) and what came in, A (p, k). By
 whichever needs least work, |G'A|^2 is
