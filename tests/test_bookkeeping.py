@@ -268,7 +268,7 @@ WAYS: dict[str, dict[str, int]] = {
     "records as groups, one at a time": {"MANY_POSITIONS": 0, "FORMING": 0, "WORKING_NUMBERS": 0},
     "records as groups, not kept": {"MANY_POSITIONS": 0, "FORMING": 0, "KEPT_NUMBERS": 0},
     "records as groups, one at a time, not kept": {"MANY_POSITIONS": 0, "FORMING": 0, "WORKING_NUMBERS": 0, "KEPT_NUMBERS": 0},
-    "unfolded": {"MANY_POSITIONS": 0, "FORMING": 0, "FEW_CHANNELS": 10**9},
+    "unfolded": {"MANY_POSITIONS": 0, "FORMING": 0, "FEW_CHANNELS": 10**9, "MANY_PLACES": 0},
     "not unfolded": {"MANY_POSITIONS": 0, "FORMING": 0, "FEW_CHANNELS": 0},
 }
 MIXED = (
@@ -279,9 +279,8 @@ MIXED = (
 
 def go(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in WAYS[way].items():
-        place = {"KEPT_NUMBERS": trace, "WAITING_NUMBERS": trace, "MANY_POSITIONS": convolutions, "FEW_CHANNELS": convolutions}.get(
-            name, sums
-        )
+        in_convolutions = name in ("MANY_POSITIONS", "FEW_CHANNELS", "MANY_PLACES")
+        place = convolutions if in_convolutions else {"KEPT_NUMBERS": trace, "WAITING_NUMBERS": trace}.get(name, sums)
         monkeypatch.setattr(place, name, value)
 
 
@@ -314,8 +313,9 @@ def test_linear_layers_of_any_shape(seed: int) -> None:
         (nn.Conv2d(300, 300, 3), 9, "_over_patches"),  # 49, of large gradients
         (nn.Conv2d(2, 4, 3, groups=2), 5, "_gradients"),
         (nn.ConvTranspose2d(2, 3, 3, 2), 5, "_gradients"),
-        (nn.Conv2d(1, 3, 4, 2), 18, "_unfolded_gradients"),
-        (nn.Conv2d(1, 3, 5, 2), 18, "_gradients"),  # a row of the kernel is left over
+        (nn.Conv2d(1, 3, 8, 2), 26, "_unfolded_gradients"),
+        (nn.Conv2d(1, 3, 9, 2), 30, "_gradients"),  # a row of the kernel is left over
+        (nn.Conv2d(1, 3, 4, 2), 18, "_gradients"),  # few places
         (nn.Conv2d(8, 3, 4, 2), 18, "_gradients"),
     ],
 )

@@ -19,7 +19,7 @@ from dpfl_bench.problems.bookkeeping import sums
 from dpfl_bench.problems.bookkeeping.sums import Found, Gradients, Positions, Room, formed, joined, lengths_of, over_positions
 
 MANY_POSITIONS = 40  # a group's weights are turned into the order of memory: for fewer that is more than is won
-FEW_CHANNELS = 8  # less than a processor's vectors hold
+FEW_CHANNELS, MANY_PLACES = 8, 16  # less than a processor's vectors hold, and as many
 
 
 def convolution(room: Room, layer: _ConvNd, x: Tensor, g: Tensor) -> Gradients:
@@ -81,13 +81,18 @@ def _of_weight(x: Tensor, g: Tensor, shape: Sequence[int], *how: object) -> Tens
 
 
 def _unfolds(layer: _ConvNd) -> bool:
-    """Whether strides leave a processor's vectors empty, and go where each place of the kernel is a channel (but its rows, far apart)."""
-    plain = not layer.transposed and layer.groups == 1 and layer.dilation[0] == 1 and layer.kernel_size[0] % layer.stride[0] == 0
-    return plain and layer.in_channels < FEW_CHANNELS and max(layer.stride) > 1
+    """Whether strides and few channels leave a group's vectors empty, and the kernel's places as channels would fill them."""
+    if layer.transposed or layer.groups > 1 or layer.dilation[0] > 1 or layer.kernel_size[0] % layer.stride[0]:
+        return False
+    places = layer.stride[0] * math.prod(layer.kernel_size[1:]) * layer.in_channels
+    return max(layer.stride) > 1 and layer.in_channels < FEW_CHANNELS and places >= MANY_PLACES
 
 
 def _unfolded_gradients(layer: _ConvNd, x: Tensor, g: Tensor) -> Tensor:
-    """(n, numbers), in the order of `_add_unfolded`. Every stride-th row follows the one before, so that this axis has no stride left."""
+    """(n, numbers), in the order of `_add_unfolded`: batched products, one for each `stride` rows of the kernel. Every stride-th row of
+
+    positions follows the one before, so that what one product meets is what the one before did, a row further on.
+    """
     x = _padded(layer, x).contiguous()
     (n, c), (rows, *kernel), (stride, *across), (height, *positions) = x.shape[:2], layer.kernel_size, layer.stride, g.shape[2:]
     record, channel, row, *others = x.stride()
@@ -95,17 +100,16 @@ def _unfolded_gradients(layer: _ConvNd, x: Tensor, g: Tensor) -> Tensor:
         (n, stride, *kernel, c, height + rows // stride - 1, *positions),
         (record, row, *_times(others, layer.dilation[1:]), channel, stride * row, *_times(others, across)),
     )
-    x = patches.reshape(1, n * stride * math.prod(kernel) * c, -1, *positions)
-    ones, zeros = [1] * len(layer.stride), [0] * len(layer.stride)
-    shape = (n * layer.out_channels, x.shape[1] // n, rows // stride, *ones[1:])
-    return _of_weight(x, g.reshape(1, -1, *g.shape[2:]), shape, ones, zeros, ones, False, zeros, n).view(n, -1)
+    x, g = patches.reshape(n, stride * math.prod(kernel) * c, -1).transpose(1, 2), g.flatten(2)
+    begins = range(0, rows // stride * math.prod(positions), math.prod(positions))
+    return torch.stack([torch.bmm(g, x[:, begin : begin + g.shape[2]]) for begin in begins], 1).flatten(1)
 
 
 def _add_unfolded(layer: _ConvNd, found: Found, scales: Tensor, total: Tensor) -> None:
     o, c, rows, *kernel = layer.weight.shape
     stride = layer.stride[0]
     found.add(scales, unfolded := torch.zeros_like(total))
-    total.view(o, c, rows // stride, stride, *kernel).add_(unfolded.view(o, stride, *kernel, c, -1).movedim((-2, -1), (1, 2)))
+    total.view(o, c, rows // stride, stride, *kernel).add_(unfolded.view(-1, o, stride, *kernel, c).movedim((1, -1), (0, 1)))
 
 
 def _times(steps: Iterable[int], by: Iterable[int]) -> list[int]:
