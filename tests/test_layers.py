@@ -13,7 +13,7 @@ import dpfl_bench
 ROOT = Path(dpfl_bench.__file__).parent
 # DESIGN section 4. `algorithms.base` is the contract that the engine plays by: what crosses the doors. It imports only torch
 LAYERS = [
-    {"rng", "settings", "ranges", "theory", "device", "signals", "algorithms.base"},
+    {"rng", "settings", "ranges", "theory", "device", "signals", "imports", "algorithms.base"},
     {"problems", "data"},
     {"privacy"},
     {"federation"},
@@ -36,6 +36,8 @@ LAYERS = [
         "report",
         "run",
         "progress",
+        "early",
+        "warm",
         "launchers",
         "points",
         "estimate",
