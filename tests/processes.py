@@ -77,7 +77,8 @@ def named_memory(pid: int) -> set[str]:
     return {name for name in mapped | opened if name.startswith("/dev/shm/") and not name.endswith("(deleted)")}
 
 
-def pss(pid: int) -> int:
-    """Bytes of memory that a process has, its share alone of what several have."""
+def pss(pid: int, *kinds: str) -> int:
+    """Bytes of memory that a process has, its share alone of what several have; of some kinds alone, Anon, File or Shmem. Its share of a
+    file's grows when any other program that had it open, too, ends."""
     lines = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()[1:])
-    return int(lines["Pss"].split()[0]) * 1024
+    return sum(int(lines[name].split()[0]) for name in ([f"Pss_{kind}" for kind in kinds] or ["Pss"])) * 1024

@@ -437,7 +437,7 @@ def test_a_thousand_rounds_grow_nothing() -> None:
         for done in play(played, crew):
             crew.losses(played.start.server.x, True)
             if done in (100, 1100):
-                seen.append([(pss(pid), len(os.listdir(f"/proc/{pid}/fd"))) for pid in pids])
+                seen.append([(pss(pid, "Anon", "Shmem"), len(os.listdir(f"/proc/{pid}/fd"))) for pid in pids])
     for (early, files), (late, files_late) in zip(*seen, strict=True):
         assert files_late == files
         assert late - early < 2 * 2**20
