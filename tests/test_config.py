@@ -75,6 +75,7 @@ delta=0                                   | delta=0            | 0 < delta
 delta=-1e-5                               | delta=-1e-05       | 0 < delta
 privacy.clip=0                            | privacy.clip=0     | a number >= 1e-12
 privacy.clip=-1                           | privacy.clip=-1    | a number >= 1e-12
+privacy.clip=9e-13                        | privacy.clip=9e-13 | a number >= 1e-12
 privacy.clip=null                         | privacy.clip=null  | a number
 privacy.clip=inf                          | privacy.clip=inf   | without a bound
 privacy.clip=nan                          | privacy.clip=nan   | without a bound

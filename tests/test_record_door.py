@@ -11,8 +11,11 @@ import torch
 from conftest import Played, cohort_on, settings_of
 
 from dpfl_bench.data.records import Records
+from dpfl_bench.federation.doors import GradientDoor, GradientPassage
 from dpfl_bench.federation.sampling import LotRule
 from dpfl_bench.privacy import mechanisms
+from dpfl_bench.privacy.ledger import Ledger
+from dpfl_bench.problems.problem import Batch, Factors
 
 CLIENTS, RECORDS, FEATURES, CLIP = 3, 8, 6, 0.8
 LOTS = {
@@ -166,3 +169,23 @@ def test_the_median_of_each_lot_clips_half_of_it() -> None:
     _, diagnostics = played.cohort.play(played.start, played.schedule.round(0))
     assert diagnostics.clipped_fraction == 0.5
     assert math.isnan(diagnostics.clip)
+
+
+# what a record's gradient is scaled by
+
+
+def test_what_cannot_be_measured_counts_nothing() -> None:
+    """No length, an endless one, one next to which nothing is left; and the others are scaled down to C, or left as they are."""
+    norms = torch.tensor([[math.nan, math.inf, 1e30, 4 * CLIP, CLIP / 2, 0.0]])
+    found: list[torch.Tensor] = []
+
+    class Asks:
+        def clipped_gradient(self, y: torch.Tensor, batch: Batch, factors: Factors) -> tuple[torch.Tensor, torch.Tensor]:
+            found.append(factors(norms, batch.weights))
+            return torch.zeros_like(y), norms
+
+    door, ledger = GradientDoor(CLIP, 0.0, 0), Ledger(1)
+    passage = GradientPassage(door, np.arange(1), torch.ones(1), mechanisms.RecordGaussian(0, 0, [0]), ledger)
+    batch = Batch(torch.zeros(1, 6, 2), torch.zeros(1, 6), torch.ones(1, 6))
+    passage.gradient(Asks(), torch.zeros(1, 2), batch)  # type: ignore[arg-type]
+    torch.testing.assert_close(found[0], torch.tensor([[0.0, 0.0, 0.0, 0.25, 1.0, 1.0]]))

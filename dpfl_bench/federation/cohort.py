@@ -18,6 +18,7 @@ from dpfl_bench.federation.local import LocalOracle, Optimiser
 from dpfl_bench.federation.schedule import Round, Schedule
 from dpfl_bench.privacy.ledger import Ledger
 from dpfl_bench.problems.problem import Problem, Scored, lengths
+from dpfl_bench.ranges import LEAST_CLIP
 
 
 @dataclass
@@ -117,7 +118,7 @@ class Cohort:
         )
         if self.door.median and self.door.bound is not None:
             offered = list(offered)  # every update before any is clipped
-            clip = max(1e-12, torch.cat([lengths(updates) for _, updates in offered]).quantile(0.5).item())
+            clip = max(LEAST_CLIP, torch.cat([lengths(updates) for _, updates in offered]).quantile(0.5).item())
         passage = Passage(self.door, round, clip, torch.zeros_like(server.x))
         kept = []
         for chunk, updates in offered:

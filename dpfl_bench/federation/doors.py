@@ -12,7 +12,6 @@ from dataclasses import dataclass, field, fields
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn import functional
 
 from dpfl_bench import device
 from dpfl_bench.algorithms.base import Sent
@@ -21,6 +20,7 @@ from dpfl_bench.privacy import bounding, mechanisms
 from dpfl_bench.privacy.ledger import Ledger
 from dpfl_bench.privacy.privunit import PrivUnit
 from dpfl_bench.problems.problem import Batch, Problem, lengths
+from dpfl_bench.ranges import LEAST_CLIP
 
 NEGLIGIBLE = 1e-25  # of a gradient, all of which is then left out: times a weight it would be too small to be rounded as others are
 
@@ -218,7 +218,7 @@ class GradientPassage:
             bound = medians(norms, weights) if self.door.clip is None else self.door.clip
             self.clipped = self.clipped + (norms > bound).sum()
             scales = bound / norms.clamp(min=bound)
-            return functional.threshold(scales, NEGLIGIBLE, 0.0)
+            return scales.where(scales > NEGLIGIBLE, 0)  # nor is what has no length
 
         gradient, _ = problem.clipped_gradient(y, batch, factors)
         self.records += sum(batch.sizes)
@@ -232,4 +232,4 @@ class GradientPassage:
 def medians(norms: Tensor, weights: Tensor) -> Tensor:
     """C of each client, of what its lot's records would send: (c, b) -> (c, 1)."""
     found = [row[real].quantile(0.5) for row, real in zip(norms, weights > 0, strict=True)]
-    return torch.stack(found).clamp(min=1e-12).unsqueeze(1)
+    return torch.stack(found).clamp(min=LEAST_CLIP).unsqueeze(1)

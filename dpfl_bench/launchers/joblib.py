@@ -81,7 +81,7 @@ class _Worker:
         """What to do next; None: nothing more."""
         self.point = point
         with contextlib.suppress(OSError):  # it has just died, which `listen` finds out
-            self.link.send(point and (point, compose(point), False))
+            self.link.send(point and (point, compose(point)))
 
     def listen(self) -> Iterator[Point]:
         """Print the lines that it said; it gives its point back with an exit code. Yields one that another process has."""
@@ -186,11 +186,11 @@ def _serve(link: Connection, threads: int | None) -> None:
     sys.stdout = sys.stderr = _Lines(link)
     with contextlib.suppress(EOFError, OSError):  # siblings may hold the other end open, so that a dead command is not always heard
         while lives() and (told := link.recv()):
-            link.send(work(*told))
+            link.send(work(point=told[0], composed=told[1], wait=False))
 
 
 def _watching(parent: int) -> Callable[[], bool]:
-    """Whether the command lives: our parent, or the one of him who forked us for it and lives as long as we do."""
+    """Whether the command lives. It is our parent, or the parent of the process that forked us, which lives as long as its children."""
     command = multiprocessing.parent_process()
     return lambda: os.getppid() == parent and (command is None or command.is_alive())
 
