@@ -15,7 +15,7 @@ import pytest
 import torch
 from forks import Forks, forks
 
-from dpfl_bench import build, compose, conf, config, run, train
+from dpfl_bench import build, compose, conf, config, device, run, train
 from dpfl_bench.data.records import Records
 from dpfl_bench.federation.clients import Federation
 from dpfl_bench.federation.cohort import Cohort, State
@@ -157,6 +157,14 @@ def private_algo(algo: Algo) -> Algo:
     if not algo.settings().private:
         pytest.skip("an algorithm without privacy")
     return algo
+
+
+@pytest.fixture(params=["torch", "numpy"])
+def multiplies(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Whose products of small matrices are taken, whatever this machine's processor."""
+    name: str = request.param
+    monkeypatch.setattr(device, "numpy_multiplies", lambda: name == "numpy")
+    return name
 
 
 @pytest.fixture(scope="module")

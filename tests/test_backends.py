@@ -111,6 +111,7 @@ def test_gradients(name: str, backend: str, dtype: torch.dtype, ragged: bool) ->
     assert bool(ragged) == torch.equal(found[2], 0.3 * y[2])  # a lot that is empty
 
 
+@pytest.mark.usefixtures("multiplies")
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("name", NETWORKS)

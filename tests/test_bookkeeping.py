@@ -189,6 +189,7 @@ LAYERS: dict[str, tuple[Make, tuple[int, ...]]] = {
 }
 
 
+@pytest.mark.usefixtures("multiplies")
 @each_dtype
 @pytest.mark.parametrize("name", LAYERS)
 def test_layers(name: str, dtype: torch.dtype) -> None:
@@ -204,6 +205,7 @@ def test_every_rule_is_tested() -> None:
     assert kinds >= {*rules.RULES, nn.LSTM}
 
 
+@pytest.mark.usefixtures("multiplies")
 @each_dtype
 @pytest.mark.parametrize("case", [case for case in CASES if case.name != "vgg11_light" or case.classes == 10], ids=lambda case: case.id)
 def test_models(case: Case, dtype: torch.dtype) -> None:
@@ -284,6 +286,7 @@ def go(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(place, name, value)
 
 
+@pytest.mark.usefixtures("multiplies")
 @each_dtype
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("name", MIXED)
@@ -293,6 +296,7 @@ def test_ways(name: str, way: str, dtype: torch.dtype, monkeypatch: pytest.Monke
     assert errors(made(make, dtype), records(shape, dtype)) < DTYPES[dtype]
 
 
+@pytest.mark.usefixtures("multiplies")
 @pytest.mark.parametrize("seed", range(40))
 @pytest.mark.parametrize("way", ["kept", "records as groups", "records as groups, not kept", "unfolded"])
 def test_convolutions_of_any_shape(way: str, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -300,6 +304,7 @@ def test_convolutions_of_any_shape(way: str, seed: int, monkeypatch: pytest.Monk
     assert errors(*random_convolution(seed)) < 1e-10
 
 
+@pytest.mark.usefixtures("multiplies")
 @pytest.mark.parametrize("seed", range(40))
 def test_linear_layers_of_any_shape(seed: int) -> None:
     assert errors(*random_linear(seed)) < 1e-10

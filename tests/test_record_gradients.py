@@ -137,6 +137,7 @@ def differs(found: Tensor, expected: Tensor) -> float:
     return ((found.double() - expected).abs().amax(1) / expected.abs().amax(1).clamp(min=1e-30)).max().item()
 
 
+@pytest.mark.usefixtures("multiplies")
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("l2", [0.0, 0.3])
 @pytest.mark.parametrize("name", NETWORKS)
@@ -158,6 +159,7 @@ def test_modules(name: str, l2: float, dtype: torch.dtype) -> None:
     assert differs(everything, problem.gradient(y, batch).double()) < DTYPES[dtype]  # nothing clipped
 
 
+@pytest.mark.usefixtures("multiplies")
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("bias", [False, True])
 @pytest.mark.parametrize("classes", [0, 2, 3])

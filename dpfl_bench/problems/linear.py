@@ -13,6 +13,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from dpfl_bench.problems.problem import Batch, Factors, Scored, lengths
+from dpfl_bench.problems.products import bmm
 
 
 @dataclass(frozen=True)
@@ -72,15 +73,15 @@ class LinearProblem:
     def _sum(self, y: Tensor, rows: Tensor, residuals: Tensor) -> Tensor:
         """sum_r residual_r (x_r, 1)' + l2 y for each client: (c, d)."""
         gradient = y.new_empty(len(y), self.dimension)
-        torch.bmm(residuals, rows, out=self._weight(gradient))
+        bmm(residuals, rows, out=self._weight(gradient))
         if self.bias:
             torch.sum(residuals, 2, out=self._bias(gradient))
         return gradient.add_(y, alpha=self.l2) if self.l2 else gradient
 
     def _outputs(self, y: Tensor, rows: Tensor) -> Tensor:
         """(c, d), (c, b, f) -> (c, k, b): with the records last, softmax and both products are fastest."""
-        weight, columns = self._weight(y), rows.transpose(1, 2)
-        return torch.baddbmm(self._bias(y).unsqueeze(2), weight, columns) if self.bias else torch.bmm(weight, columns)
+        outputs = bmm(self._weight(y), rows.transpose(1, 2))
+        return outputs.add_(self._bias(y).unsqueeze(2)) if self.bias else outputs
 
     def _weight(self, y: Tensor) -> Tensor:
         """A view, (c, k, f)."""

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import dpfl_bench
+from dpfl_bench.device import numpy_multiplies
 
 PACKAGES = ("torch", "torchvision", "numpy", "scipy", "hydra-core", "omegaconf", "dp-accounting", "scikit-learn", "pandas")
 
@@ -32,6 +33,7 @@ def environment(device: str) -> dict[str, Any]:
         "host": platform.node(),
         "device": device,
         "threads": torch.get_num_threads(),
+        "products": "numpy" if device == "cpu" and numpy_multiplies() else "torch",
         "command": shlex.join(sys.argv),
     }
 

@@ -17,6 +17,7 @@ from torch.nn.modules.conv import _ConvNd
 
 from dpfl_bench.problems.bookkeeping import sums
 from dpfl_bench.problems.bookkeeping.sums import Found, Gradients, Positions, Room, formed, joined, lengths_of, over_positions
+from dpfl_bench.problems.products import bmm, packed
 
 MANY_POSITIONS = 40  # a group's weights are turned into the order of memory: for fewer that is more than is won
 FEW_CHANNELS, MANY_PLACES = 8, 16  # less than a processor's vectors hold, and as many
@@ -39,7 +40,7 @@ def _over_patches(layer: _ConvNd, x: Tensor, g: Tensor, room: Room) -> Found:
     record, *steps, _ = x.stride()
     patches = x.as_strided((len(x), *g.shape[2:], *kernel, c), (record, *_times(steps, layer.stride), *_times(steps, layer.dilation), 1))
     p, k = outputs.shape[1], c * math.prod(kernel)
-    found = over_positions(Positions(outputs, lambda some: patches[some].reshape(-1, p, k), k), room)
+    found = over_positions(Positions(outputs, lambda some: packed(patches[some]).view(-1, p, k), k), room)
 
     def add(scales: Tensor, total: Tensor) -> None:
         found.add(scales, laid_out := torch.zeros_like(total))
@@ -100,9 +101,9 @@ def _unfolded_gradients(layer: _ConvNd, x: Tensor, g: Tensor) -> Tensor:
         (n, stride, *kernel, c, height + rows // stride - 1, *positions),
         (record, row, *_times(others, layer.dilation[1:]), channel, stride * row, *_times(others, across)),
     )
-    x, g = patches.reshape(n, stride * math.prod(kernel) * c, -1).transpose(1, 2), g.flatten(2)
+    x, g = packed(patches).view(n, stride * math.prod(kernel) * c, -1).transpose(1, 2), g.flatten(2)
     begins = range(0, rows // stride * math.prod(positions), math.prod(positions))
-    return torch.stack([torch.bmm(g, x[:, begin : begin + g.shape[2]]) for begin in begins], 1).flatten(1)
+    return torch.stack([bmm(g, x[:, begin : begin + g.shape[2]]) for begin in begins], 1).flatten(1)
 
 
 def _add_unfolded(layer: _ConvNd, found: Found, scales: Tensor, total: Tensor) -> None:

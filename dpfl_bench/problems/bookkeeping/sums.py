@@ -24,6 +24,7 @@ from torch import Tensor
 
 from dpfl_bench import device
 from dpfl_bench.problems.problem import lengths
+from dpfl_bench.problems.products import bmm
 
 WORKING_NUMBERS = 2**19  # of a temporary tensor: what a core's caches hold
 KEPT_NUMBERS = 2**24  # of formed gradients, of all layers together: 64 MB in float32
@@ -106,7 +107,7 @@ def over_positions(positions: Positions, room: Room) -> Found:
         return Found(joined(_formed_lengths(g, a) for _, g, a in chunks), add)
     rows = positions.outputs.new_empty(n, o, k)
     for some, g, a in chunks:
-        torch.bmm(g.transpose(1, 2), a, out=rows[some])
+        bmm(g.transpose(1, 2), a, out=rows[some])
     return formed(rows)
 
 
@@ -117,13 +118,13 @@ def joined(pieces: Iterable[Sequence[Tensor]]) -> Sequence[Tensor]:
 
 def _formed_lengths(g: Tensor, a: Tensor) -> Sequence[Tensor]:
     """Of each record's gradient, formed for the moment."""
-    return [*lengths_of((g.transpose(1, 2) @ a).flatten(1)), rounding(lengths(g), lengths(a), g.dtype)]
+    return [*lengths_of(bmm(g.transpose(1, 2), a).flatten(1)), rounding(lengths(g), lengths(a), g.dtype)]
 
 
 def _gram_lengths(g: Tensor, a: Tensor) -> Sequence[Tensor]:
     """<GG', AA'> of each record."""
     wide = device.wide(g.device)
-    gg, aa = (torch.bmm(rows, rows.transpose(1, 2)) for rows in (g.to(wide), a.to(wide)))
+    gg, aa = (bmm(rows, rows.transpose(1, 2)) for rows in (g.to(wide), a.to(wide)))
     each_g, each_a = (found.diagonal(dim1=1, dim2=2).sqrt() for found in (gg, aa))
     return [(gg * aa).sum((1, 2)).clamp(min=0).sqrt()[:, None], rounding(each_g, each_a, g.dtype)]
 

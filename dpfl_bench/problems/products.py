@@ -1,0 +1,32 @@
+"""Batched products of small matrices, and what goes into them."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from dpfl_bench import device
+
+
+def bmm(a: Tensor, b: Tensor, out: Tensor | None = None) -> Tensor:
+    """(n, i, j), (n, j, k) -> (n, i, k), written to `out` if given. By numpy where that is faster: 2 to 4 times for some processors."""
+    if not (device.numpy_multiplies() and all(t.device.type == "cpu" and _is_packed(t) for t in (a, b))):
+        return torch.bmm(a, b) if out is None else torch.bmm(a, b, out=out)
+    if out is None:
+        out = a.new_empty(a.shape[0], a.shape[1], b.shape[2])
+    with np.errstate(all="ignore"):  # who diverges is found elsewhere
+        np.matmul(a.numpy(), b.numpy(), out=out.numpy())
+    return out
+
+
+def packed(view: Tensor) -> Tensor:
+    """Its numbers side by side. numpy copies short runs faster than torch."""
+    return torch.from_numpy(np.ascontiguousarray(view.numpy())) if view.device.type == "cpu" else view.contiguous()
+
+
+def _is_packed(rows: Tensor) -> bool:
+    """Whether each matrix is what a BLAS takes: rows or columns without gaps or overlaps. Others numpy would multiply number by number."""
+    _, i, j = rows.shape
+    _, down, across = rows.stride()
+    return (across == 1 and down >= j) or (down == 1 and across >= i)

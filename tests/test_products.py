@@ -1,0 +1,168 @@
+"""Batched products of small matrices, by either library, against plain loops in float64; and which library a machine gets."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from conftest import TINY, settings_of
+from test_crew import in_chunks, same_with_every_crew
+from torch import Tensor
+
+from dpfl_bench import device
+from dpfl_bench.problems import products
+from dpfl_bench.problems.products import bmm, packed
+
+ROUNDING = {torch.float32: 1e-5, torch.float64: 1e-13}
+
+
+@pytest.fixture
+def multiplied(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Who multiplied."""
+    calls: list[str] = []
+    real_torch, real_numpy = torch.bmm, np.matmul
+    monkeypatch.setattr(torch, "bmm", lambda *a, **k: calls.append("torch") or real_torch(*a, **k))
+    monkeypatch.setattr(products.np, "matmul", lambda *a, **k: calls.append("numpy") or real_numpy(*a, **k))
+    return calls
+
+
+def drawn(*shape: int, dtype: torch.dtype = torch.float64) -> Tensor:
+    return torch.from_numpy(np.random.default_rng(sum(shape)).normal(size=shape)).to(dtype)
+
+
+def looped(a: Tensor, b: Tensor) -> Tensor:
+    """einsum's own loops: no BLAS."""
+    return torch.from_numpy(np.einsum("nij,njk->nik", a.double().numpy(), b.double().numpy(), optimize=False))
+
+
+LAID_OUT: dict[str, Callable[[Tensor], Tensor]] = {
+    "rows": lambda t: t.contiguous(),
+    "columns": lambda t: t.transpose(1, 2).contiguous().transpose(1, 2),
+    "rows with gaps": lambda t: torch.cat([t, t], 2)[:, :, : t.shape[2]],
+    "records far apart": lambda t: torch.cat([t, t], 1)[:, : t.shape[1]],
+    "every other number": lambda t: t.repeat_interleave(2, 2)[:, :, ::2],
+    "backwards": lambda t: t.flip(0),
+}
+SHAPES = [(3, 4, 5, 6), (1, 1, 7, 9), (2, 9, 1, 3), (4, 3, 8, 1), (2, 16, 196, 16), (3, 1, 1, 1)]
+
+
+@pytest.mark.parametrize("dtype", ROUNDING)
+@pytest.mark.parametrize("right", LAID_OUT)
+@pytest.mark.parametrize("left", LAID_OUT)
+def test_products(multiplies: str, left: str, right: str, dtype: torch.dtype) -> None:
+    for n, i, j, k in SHAPES[:4] if left != right else SHAPES:
+        a, b = LAID_OUT[left](drawn(n, i, j, dtype=dtype)), LAID_OUT[right](drawn(n, j, k, dtype=dtype))
+        expected = looped(a, b)
+        apart = torch.zeros(n, i + 2, k, dtype=dtype)
+        for found in (bmm(a, b), bmm(a, b, out=torch.full((n, i, k), 7.0, dtype=dtype)), bmm(a, b, out=apart[:, 1:-1])):
+            assert found.dtype == dtype
+            assert (found - expected).abs().max() <= ROUNDING[dtype] * max(1, expected.abs().max())
+        assert torch.equal(apart[:, 1:-1].clone(), bmm(a, b))
+        assert not apart[:, [0, -1]].any()
+
+
+def test_rows_that_overlap(multiplies: str, multiplied: list[str]) -> None:
+    """What a BLAS cannot take is copied."""
+    numbers = drawn(2, 20)
+    windows = numbers.as_strided((2, 8, 5), (20, 2, 1))
+    assert torch.allclose(bmm(drawn(2, 3, 8), windows), looped(drawn(2, 3, 8), windows))
+    assert multiplied == ["torch"]
+
+
+@pytest.mark.parametrize("shape", [(0, 2, 3, 4), (2, 0, 3, 4), (2, 2, 0, 4), (2, 2, 3, 0)])
+def test_nothing_to_multiply(multiplies: str, shape: tuple[int, int, int, int]) -> None:
+    n, i, j, k = shape
+    found = bmm(drawn(n, i, j), drawn(n, j, k))
+    assert found.shape == (n, i, k)
+    assert not found.any()
+
+
+def test_who_multiplies(multiplies: str, multiplied: list[str]) -> None:
+    bmm(drawn(2, 3, 4), drawn(2, 4, 5))
+    assert multiplied == [multiplies]
+
+
+def test_other_devices_multiply_by_torch(multiplies: str) -> None:
+    found = bmm(torch.empty(2, 3, 4, device="meta"), torch.empty(2, 4, 5, device="meta"))
+    assert (found.device.type, found.shape) == ("meta", (2, 3, 5))
+
+
+def test_who_diverges_is_not_told_here(multiplies: str) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = bmm(torch.full((1, 2, 2), 1e300, dtype=torch.float64), torch.full((1, 2, 2), -1e300, dtype=torch.float64))
+        assert found.isinf().all()
+        assert bmm(found, torch.zeros_like(found)).isnan().all()
+
+
+def test_numpys_bits_do_not_depend_on_where_numbers_lie(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(device, "numpy_multiplies", lambda: True)
+    for dtype in ROUNDING:
+        for n, i, j, k in SHAPES:
+            a, b = drawn(n, i, j, dtype=dtype), drawn(n, j, k, dtype=dtype)
+            found = set()
+            for offset in (0, 1, 3, 8):
+                shifted = [torch.empty(t.numel() + 8, dtype=dtype)[offset : offset + t.numel()].view(t.shape).copy_(t) for t in (a, b)]
+                found.add(bmm(*shifted).numpy().tobytes())
+            assert len(found) == 1
+
+
+def test_packed() -> None:
+    windows = drawn(2, 30).as_strided((2, 4, 3, 5), (30, 4, 1, 2))
+    found = packed(windows)
+    assert found.is_contiguous()
+    assert torch.equal(found, windows.contiguous())
+    assert packed(torch.empty(2, 3, device="meta").t()).stride() == (2, 1)
+
+
+@pytest.mark.parametrize("level", [(), ("privacy=record", "privacy.neighbours=replace_one")])
+def test_the_same_bits_with_every_crew(multiplies: str, multiplied: list[str], level: tuple[str, ...]) -> None:
+    same_with_every_crew(in_chunks(settings_of(*TINY, "algo=dp_fedavg", "batch_size=4", "sampled_clients=9", *level)))
+    assert set(multiplied) == {multiplies}
+
+
+# which library
+
+
+@pytest.mark.parametrize(
+    ("vendor", "kernels", "mkl", "expected"),
+    [
+        ("AuthenticAMD", {"SkylakeX"}, True, True),
+        ("AuthenticAMD", {"Cooperlake", "SkylakeX"}, True, True),
+        ("AuthenticAMD", {"Haswell"}, True, False),  # chosen by OPENBLAS_CORETYPE, or all that the processor has
+        ("AuthenticAMD", {"SkylakeX", "Zen"}, True, False),  # one of two, and which of them is numpy's is not known
+        ("AuthenticAMD", set(), True, False),  # another BLAS
+        ("AuthenticAMD", {"SkylakeX"}, False, False),  # torch without MKL
+        ("GenuineIntel", {"SkylakeX"}, True, False),
+        (None, {"SkylakeX"}, True, False),
+    ],
+)
+def test_numpy_multiplies_on_amd_with_avx512(
+    vendor: str | None, kernels: set[str], mkl: bool, expected: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(device, "CPUINFO", tmp_path / "cpuinfo")
+    if vendor:
+        device.CPUINFO.write_text(f"processor\t: 0\nvendor_id\t: {vendor}\ncpu family\t: 26\n")
+    monkeypatch.setattr(device, "_openblas_in_one_thread", lambda: kernels)
+    monkeypatch.setattr(torch.backends.mkl, "is_available", lambda: mkl)
+    assert device.numpy_multiplies.__wrapped__() is expected
+
+
+def test_a_run_leaves_numpy_one_thread() -> None:
+    """Whose number would move the last bits, and take the cores of other workers."""
+    script = (
+        "import numpy, torch, threadpoolctl\n"
+        "from dpfl_bench import device\n"
+        "threads = lambda: {l['num_threads'] for l in threadpoolctl.threadpool_info() if l['internal_api'] == 'openblas'}\n"
+        "before = threads(); device.for_small_tensors(torch.device('cpu')); print(before, threads())"
+    )
+    told = subprocess.run([sys.executable, "-c", script], env={"OPENBLAS_NUM_THREADS": "2"}, capture_output=True, text=True, check=True)
+    if told.stdout.startswith(("set()", "{1}")):
+        pytest.skip("numpy without OpenBLAS, or a machine with one core")
+    assert told.stdout == "{2} {1}\n"
