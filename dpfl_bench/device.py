@@ -138,6 +138,7 @@ def dtype(name: str) -> torch.dtype:
     return {"float32": torch.float32, "float64": torch.float64}[name]
 
 
+@cache
 def wide(device: torch.device) -> torch.dtype:
     """The widest format of the device, for sums over many records (Apple's GPUs have no float64)."""
     import torch

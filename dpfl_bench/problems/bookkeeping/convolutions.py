@@ -102,8 +102,11 @@ def _unfolded_gradients(layer: _ConvNd, x: Tensor, g: Tensor) -> Tensor:
         (record, row, *_times(others, layer.dilation[1:]), channel, stride * row, *_times(others, across)),
     )
     x, g = packed(patches).view(n, stride * math.prod(kernel) * c, -1).transpose(1, 2), g.flatten(2)
-    begins = range(0, rows // stride * math.prod(positions), math.prod(positions))
-    return torch.stack([bmm(g, x[:, begin : begin + g.shape[2]]) for begin in begins], 1).flatten(1)
+    found = x.new_empty(n, rows // stride, g.shape[1], x.shape[2])
+    for a, product in enumerate(found.unbind(1)):
+        begin = a * math.prod(positions)
+        bmm(g, x[:, begin : begin + g.shape[2]], out=product)
+    return found.flatten(1)
 
 
 def _add_unfolded(layer: _ConvNd, found: Found, scales: Tensor, total: Tensor) -> None:
