@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import warnings
@@ -154,15 +155,26 @@ def test_numpy_multiplies_on_amd_with_avx512(
     assert device.numpy_multiplies.__wrapped__() is expected
 
 
+THREADS = "print({l['num_threads'] for l in threadpoolctl.threadpool_info() if l['internal_api'] == 'openblas'})\n"
+
+
+def threads_of_numpy(script: str, **environment: str) -> list[str]:
+    """What a script prints of them, in a process of its own."""
+    told = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True).stdout.split()
+    if "set()" in told or os.cpu_count() == 1:
+        pytest.skip("numpy without OpenBLAS, or a machine with one core")
+    return told
+
+
 def test_a_run_leaves_numpy_one_thread() -> None:
     """Whose number would move the last bits, and take the cores of other workers."""
-    script = (
-        "import numpy, torch, threadpoolctl\n"
-        "from dpfl_bench import device\n"
-        "threads = lambda: {l['num_threads'] for l in threadpoolctl.threadpool_info() if l['internal_api'] == 'openblas'}\n"
-        "before = threads(); device.for_small_tensors(torch.device('cpu')); print(before, threads())"
-    )
-    told = subprocess.run([sys.executable, "-c", script], env={"OPENBLAS_NUM_THREADS": "2"}, capture_output=True, text=True, check=True)
-    if told.stdout.startswith(("set()", "{1}")):
-        pytest.skip("numpy without OpenBLAS, or a machine with one core")
-    assert told.stdout == "{2} {1}\n"
+    imports = "import numpy, threadpoolctl, torch\nfrom dpfl_bench import device\n"
+    script = f"{imports}{THREADS}device.for_small_tensors(torch.device('cpu'))\n{THREADS}"
+    assert threads_of_numpy(script, OPENBLAS_NUM_THREADS="2") == ["{2}", "{1}"]
+
+
+def test_commands_import_numpy_with_one_thread() -> None:
+    """Unless told otherwise."""
+    script = f"from dpfl_bench.imports import preload\npreload('numpy')\nimport threadpoolctl\n{THREADS}"
+    assert threads_of_numpy(script) == ["{1}"]
+    assert threads_of_numpy(script, OPENBLAS_NUM_THREADS="2") == ["{2}"]

@@ -6,6 +6,7 @@ import platform
 import shlex
 import subprocess
 import sys
+from functools import cache
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,21 @@ def environment(device: str) -> dict[str, Any]:
     """Commit and dirty flag (null outside a git checkout), versions, host, device and command."""
     import torch
 
+    return {
+        **_code(),
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "host": platform.node(),
+        "device": device,
+        "threads": torch.get_num_threads(),
+        "products": "numpy" if device == "cpu" and numpy_multiplies() else "torch",
+        "command": shlex.join(sys.argv),
+    }
+
+
+@cache
+def _code() -> dict[str, Any]:
+    """As this process loaded it: asked once, whatever becomes of the files."""
     source = Path(dpfl_bench.__file__).parent
     commit = _git(source, "rev-parse", "HEAD")
     return {
@@ -27,14 +43,7 @@ def environment(device: str) -> dict[str, Any]:
         "results_version": dpfl_bench.RESULTS_VERSION,
         "commit": commit,
         "dirty": None if commit is None else bool(_git(source, "status", "--porcelain", "--untracked-files=no")),
-        "python": platform.python_version(),
         "versions": {name: _version(name) for name in PACKAGES},
-        "platform": platform.platform(),
-        "host": platform.node(),
-        "device": device,
-        "threads": torch.get_num_threads(),
-        "products": "numpy" if device == "cpu" and numpy_multiplies() else "torch",
-        "command": shlex.join(sys.argv),
     }
 
 
