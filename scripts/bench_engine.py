@@ -3,6 +3,7 @@
     .venv/bin/python scripts/bench_engine.py --workload W1 --threads 1 --rounds 3 --repeat 3
     .venv/bin/python scripts/bench_engine.py --workload W2 --check      # the same iterates as one loop per client and record
     .venv/bin/python scripts/bench_engine.py --workload W1 --overheads  # what evaluation, logging and checkpoints cost in a whole run
+    .venv/bin/python scripts/bench_engine.py --workload W3 --privacy --repeat 15  # rounds with privacy against the same without
 
 W1: logistic regression at client level, W2: a CNN (26,010 parameters) at client level, W3: that CNN at record level, W3L: logistic
 regression at record level. The data are random numbers that depend on the sizes alone. `--overrides` changes any setting.
@@ -53,6 +54,9 @@ WORKLOADS = {
 
 def job(work: Workload, rounds: int, more: list[str]) -> Any:
     """What `dpfl-bench run` builds, on random records in place of a data set's."""
+    from dpfl_bench.imports import preload
+
+    preload("dpfl_bench.run")
     from dpfl_bench import build, compose, config, device
     from dpfl_bench.federation.clients import Federation
     from dpfl_bench.federation.sampling import LotRule
@@ -126,6 +130,15 @@ def overheads(work: Workload, rounds: int, repeat: int, more: list[str]) -> Iter
                 run.run(made.settings, [], "")
                 seconds[way] = time.perf_counter() - started
         yield seconds
+
+
+def privacy(work: Workload, repeat: int, more: list[str]) -> dict[str, Any]:
+    """Seconds of a round with and without privacy, in turn, and the median of their ratios."""
+    ways = {"private": [], "non_private": ["eps=inf", "privacy.calibration=exact", "privacy.noise_multiplier=null"]}
+    played = [seconds_per_round(job(work, 2 + repeat, [*overrides, *more]), 1, repeat) for overrides in ways.values()]
+    seconds = dict(zip(ways, zip(*zip(*played, strict=True), strict=True), strict=True))
+    ratio = statistics.median(a / b for a, b in zip(*seconds.values(), strict=True))
+    return {name: statistics.median(found) for name, found in seconds.items()} | {"ratio": ratio}
 
 
 def checked(work: Workload, rounds: int, more: list[str]) -> dict[str, float]:
@@ -220,6 +233,7 @@ def main() -> None:
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--check", action="store_true", help="compare the iterates of --rounds rounds with plain loops")
     parser.add_argument("--overheads", action="store_true", help="what evaluation, logging and checkpoints cost in runs of --rounds rounds")
+    parser.add_argument("--privacy", action="store_true", help="what privacy costs: --repeat rounds with it and without, in turn")
     parser.add_argument("--overrides", nargs="*", default=[], help="further settings, as dpfl-bench run takes them")
     flags = parser.parse_args()
     os.environ["OMP_NUM_THREADS"] = str(flags.threads)
@@ -235,6 +249,9 @@ def main() -> None:
         found = list(overheads(work, flags.rounds, flags.repeat, [*workers, *flags.overrides]))
         ratios = [one["default"] / one["off"] - 1 for one in found]
         print(json.dumps({"workload": flags.workload, "rounds": flags.rounds, "seconds": found, "overhead": statistics.median(ratios)}))
+        return
+    if flags.privacy:
+        print(json.dumps({"workload": flags.workload, **privacy(work, flags.repeat, [*workers, *flags.overrides])}))
         return
     made = job(work, 1 + flags.rounds * flags.repeat, [*workers, *flags.overrides])
     before = time.process_time()
