@@ -138,7 +138,14 @@ def privacy(work: Workload, repeat: int, more: list[str]) -> dict[str, Any]:
     played = [seconds_per_round(job(work, 2 + repeat, [*overrides, *more]), 1, repeat) for overrides in ways.values()]
     seconds = dict(zip(ways, zip(*zip(*played, strict=True), strict=True), strict=True))
     ratio = statistics.median(a / b for a, b in zip(*seconds.values(), strict=True))
-    return {name: statistics.median(found) for name, found in seconds.items()} | {"ratio": ratio}
+    return {"products": _products(), **{name: statistics.median(found) for name, found in seconds.items()}, "ratio": ratio}
+
+
+def _products() -> str:
+    """Whose they are, on this processor and with this environment."""
+    from dpfl_bench import device
+
+    return "numpy" if device.numpy_multiplies() else "torch"
 
 
 def checked(work: Workload, rounds: int, more: list[str]) -> dict[str, float]:
@@ -256,7 +263,7 @@ def main() -> None:
     made = job(work, 1 + flags.rounds * flags.repeat, [*workers, *flags.overrides])
     before = time.process_time()
     seconds = list(seconds_per_round(made, flags.rounds, flags.repeat))
-    told = {"peer": "dpfl-bench", "workload": flags.workload, "M": made.settings.clients, "threads": flags.threads}
+    told = {"peer": "dpfl-bench", "workload": flags.workload, "M": made.settings.clients, "threads": flags.threads, "products": _products()}
     told |= {"workers": made.settings.engine.workers, "rounds": flags.rounds, "repeat": flags.repeat, "params": made.problem.dimension}
     told |= {"sec_per_round": seconds, "sec_per_round_median": statistics.median(seconds), "load1": os.getloadavg()[0]}
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024

@@ -10,7 +10,7 @@ import yaml
 from command import QUICK, Said, call, command, metrics, read
 from conftest import CONF, settings_of
 
-from dpfl_bench import __version__, compose, config
+from dpfl_bench import __version__, compose, config, device
 
 COLUMNS = [
     *("seed", "round", "steps", "eps", "train_loss", "test_loss", "test_metric", "test_error"),
@@ -59,7 +59,9 @@ def test_the_files_of_a_run(first: tuple[Path, Said]) -> None:
     assert (result["status"], read(folder, "status.json")["status"]) == ("done", "done")
     assert (result["seeds"], result["metric"], result["partition"]["name"]) == ([0], "accuracy", "shards")
     assert len(result["partition"]["hash"]) == 16
-    assert read(folder, "env.json")["dpfl_bench"] == __version__
+    environment = read(folder, "env.json")
+    assert environment["dpfl_bench"] == __version__
+    assert environment["products"] == ("numpy" if device.numpy_multiplies() else "torch")
     assert (folder / "curve.png").stat().st_size > 10_000
     kept = yaml.safe_load((folder / ".hydra" / "config.yaml").read_text())
     assert kept == compose.composed([]).config

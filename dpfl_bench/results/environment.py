@@ -28,7 +28,7 @@ def environment(device: str) -> dict[str, Any]:
         "host": platform.node(),
         "device": device,
         "threads": torch.get_num_threads(),
-        "products": "numpy" if device == "cpu" and numpy_multiplies() else "torch",
+        "products": "numpy" if device.startswith("cpu") and numpy_multiplies() else "torch",
         "command": shlex.join(sys.argv),
     }
 
