@@ -85,7 +85,7 @@ def for_small_tensors(device: torch.device) -> None:
 
     if device.type == "cpu":
         torch.set_num_threads(1)
-        _openblas_in_one_thread()
+        _numpys_kernels()
         with suppress(AttributeError, OSError):  # another C library than glibc
             mallopt = ctypes.CDLL(None).mallopt
             mallopt(_TRIM_THRESHOLD, _KEPT_BYTES)
@@ -100,18 +100,19 @@ def numpy_multiplies() -> bool:
     """
     import torch
 
-    kernels = _openblas_in_one_thread()
+    kernels = _numpys_kernels()
     return set() < kernels <= AVX512 and _vendor() == "AuthenticAMD" and bool(torch.backends.mkl.is_available())  # type: ignore[no-untyped-call]
 
 
 @cache
-def _openblas_in_one_thread() -> set[str]:
-    """From now on in this process. The kernels that it runs; none where numpy has another BLAS."""
+def _numpys_kernels() -> set[str]:
+    """Of the OpenBLAS that came with numpy; none where it has another BLAS, or shares one. From now on it computes in one thread."""
+    import numpy  # noqa: F401
     from threadpoolctl import ThreadpoolController
 
     found = ThreadpoolController().select(internal_api="openblas")
     found.limit(limits=1)
-    return {library["architecture"] for library in found.info()}
+    return {library["architecture"] for library in found.info() if Path(library["filepath"]).parent.name == "numpy.libs"}
 
 
 def _vendor() -> str | None:

@@ -35,7 +35,7 @@ def environment(device: str) -> dict[str, Any]:
 
 @cache
 def _code() -> dict[str, Any]:
-    """As this process loaded it: asked once, whatever becomes of the files."""
+    """Asked once a process, which goes on with the code that it has loaded, whatever becomes of the files."""
     source = Path(dpfl_bench.__file__).parent
     commit = _git(source, "rev-parse", "HEAD")
     return {
