@@ -133,7 +133,7 @@ def test_kernels_that_openblas_takes_by_itself() -> None:
 
 @pytest.mark.parametrize("b", [drawn(2, 4, 5).float(), drawn(1, 4, 5), drawn(2, 3, 5)], ids=["format", "one for many", "length"])
 def test_what_torch_refuses(multiplies: str, b: Tensor) -> None:
-    with pytest.raises(RuntimeError, match="[Ee]xpected"):
+    with pytest.raises(RuntimeError, match=r"[Ee]xpected"):
         bmm(drawn(2, 3, 4), b)
 
 
