@@ -15,6 +15,7 @@ from dpfl_bench.settings import ConfigError
 
 if TYPE_CHECKING:
     import torch
+    from threadpoolctl import ThreadpoolController
 
 DTYPES = ("float32", "float64")
 # torch's own names; which of these are in this machine is asked when a run starts, maybe on another one
@@ -85,7 +86,7 @@ def for_small_tensors(device: torch.device) -> None:
 
     if device.type == "cpu":
         torch.set_num_threads(1)
-        _numpys_kernels()
+        _openblas().limit(limits=1)
         with suppress(AttributeError, OSError):  # another C library than glibc
             mallopt = ctypes.CDLL(None).mallopt
             mallopt(_TRIM_THRESHOLD, _KEPT_BYTES)
@@ -100,19 +101,17 @@ def numpy_multiplies() -> bool:
     """
     import torch
 
-    kernels = _numpys_kernels()
+    kernels = {library["architecture"] for library in _openblas().info() if Path(library["filepath"]).parent.name == "numpy.libs"}
     return set() < kernels <= AVX512 and _vendor() == "AuthenticAMD" and bool(torch.backends.mkl.is_available())  # type: ignore[no-untyped-call]
 
 
 @cache
-def _numpys_kernels() -> set[str]:
-    """Of the OpenBLAS that came with numpy; none where it has another BLAS, or shares one. From now on it computes in one thread."""
+def _openblas() -> ThreadpoolController:
+    """Those that are loaded: numpy's, where it came with one, and maybe scipy's."""
     import numpy  # noqa: F401
     from threadpoolctl import ThreadpoolController
 
-    found = ThreadpoolController().select(internal_api="openblas")
-    found.limit(limits=1)
-    return {library["architecture"] for library in found.info() if Path(library["filepath"]).parent.name == "numpy.libs"}
+    return ThreadpoolController().select(internal_api="openblas")
 
 
 def _vendor() -> str | None:

@@ -8,10 +8,10 @@ import sys
 import warnings
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
-import threadpoolctl
 import torch
 from conftest import TINY, settings_of
 from test_crew import in_chunks, same_with_every_crew
@@ -155,49 +155,31 @@ def test_the_same_bits_with_every_crew(multiplies: str, multiplied: list[str], l
 # which library
 
 
-def test_the_kernels_asked_for_are_numpys(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever else is loaded: scipy's come with the first accountant, and would make the answer depend on who asked when."""
-    folders = {"/venv/numpy.libs": "SkylakeX", "/venv/scipy.libs": "Zen", "/usr/lib": "Haswell"}
-    libraries = [{"filepath": f"{folder}/libopenblas.so", "architecture": kernels} for folder, kernels in folders.items()]
-    limited = []
-
-    class Loaded:
-        def select(self, internal_api: str) -> Loaded:
-            assert internal_api == "openblas"
-            return self
-
-        def limit(self, limits: int) -> None:
-            limited.append(limits)
-
-        def info(self) -> list[dict[str, str]]:
-            return libraries
-
-    monkeypatch.setattr(threadpoolctl, "ThreadpoolController", Loaded)
-    assert device._numpys_kernels.__wrapped__() == {"SkylakeX"}
-    del libraries[0]
-    assert device._numpys_kernels.__wrapped__() == set()
-    assert limited == [1, 1]
+NUMPYS, SCIPYS, SHARED = "/venv/numpy.libs", "/venv/scipy.libs", "/usr/lib"
 
 
 @pytest.mark.parametrize(
     ("vendor", "kernels", "mkl", "expected"),
     [
-        ("AuthenticAMD", {"SkylakeX"}, True, True),
-        ("AuthenticAMD", {"Cooperlake", "SkylakeX"}, True, True),
-        ("AuthenticAMD", {"Haswell"}, True, False),  # chosen by OPENBLAS_CORETYPE, or all that the processor has
-        ("AuthenticAMD", set(), True, False),  # another BLAS
-        ("AuthenticAMD", {"SkylakeX"}, False, False),  # torch without MKL
-        ("GenuineIntel", {"SkylakeX"}, True, False),
-        (None, {"SkylakeX"}, True, False),
+        ("AuthenticAMD", {NUMPYS: "SkylakeX"}, True, True),
+        ("AuthenticAMD", {NUMPYS: "Cooperlake", SCIPYS: "Zen"}, True, True),  # scipy comes with the first accountant
+        ("AuthenticAMD", {NUMPYS: "Haswell", SCIPYS: "SkylakeX"}, True, False),  # by OPENBLAS_CORETYPE, or all that the processor has
+        ("AuthenticAMD", {SCIPYS: "SkylakeX"}, True, False),  # numpy has another BLAS
+        ("AuthenticAMD", {SHARED: "SkylakeX"}, True, False),  # or may have
+        ("AuthenticAMD", {}, True, False),
+        ("AuthenticAMD", {NUMPYS: "SkylakeX"}, False, False),  # torch without MKL
+        ("GenuineIntel", {NUMPYS: "SkylakeX"}, True, False),
+        (None, {NUMPYS: "SkylakeX"}, True, False),
     ],
 )
 def test_numpy_multiplies_on_amd_with_avx512(
-    vendor: str | None, kernels: set[str], mkl: bool, expected: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    vendor: str | None, kernels: dict[str, str], mkl: bool, expected: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(device, "CPUINFO", tmp_path / "cpuinfo")
     if vendor:
         device.CPUINFO.write_text(f"processor\t: 0\nvendor_id\t: {vendor}\ncpu family\t: 26\n")
-    monkeypatch.setattr(device, "_numpys_kernels", lambda: kernels)
+    found = [{"filepath": f"{folder}/libopenblas.so", "architecture": name} for folder, name in kernels.items()]
+    monkeypatch.setattr(device, "_openblas", lambda: SimpleNamespace(info=lambda: found))
     monkeypatch.setattr(torch.backends.mkl, "is_available", lambda: mkl)
     assert device.numpy_multiplies.__wrapped__() is expected
 
