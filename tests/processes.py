@@ -22,6 +22,13 @@ def alive(pid: int) -> bool:
     return state is not None and state[0] not in "ZX"
 
 
+def cpu_seconds(pid: int) -> float:
+    """That it has computed."""
+    state = _state(pid)
+    assert state is not None
+    return sum(map(int, state[11:13])) / os.sysconf("SC_CLK_TCK")
+
+
 def children(pid: int) -> list[int]:
     return _with(1, pid)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import struct
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 from conftest import TINY, Algo, Played, cohort_of, cohort_on, settings_of
+from processes import cpu_seconds
 
 from dpfl_bench import train
 from dpfl_bench.data.records import Records
@@ -254,6 +256,23 @@ def test_what_was_not_remembered_is_seen() -> None:
     settings = in_chunks(settings_of(*TINY, "algo=dp_scaffold", "sampled_clients=9"))
     expected = told(cohort_of(settings), alone)
     assert "memory after round 1" in differing(told(cohort_of(settings), lambda p: Forgetful(p.cohort, p.start, 2)), expected)
+
+
+# waiting
+
+
+@pytest.mark.parametrize("asleep", [True, False])
+def test_who_waits_sleeps(asleep: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a moment; one that does not is seen."""
+    if not asleep:
+        monkeypatch.setattr(crew_file, "SECONDS_TO_LOOK", 10.0)
+    played = cohort_of(in_chunks(settings_of(*TINY, "algo=dp_fedavg", "sampled_clients=9")))
+    with of(1)(played) as crew:
+        next(train.rounds(played.cohort, played.schedule, played.start, 0, crew))
+        (pid,) = [worker.pid for worker in crew._workers if worker.pid is not None]
+        before = cpu_seconds(pid)
+        time.sleep(0.5)
+        assert (cpu_seconds(pid) - before < 0.05) is asleep
 
 
 # chunks

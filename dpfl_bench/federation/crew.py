@@ -10,6 +10,7 @@ from __future__ import annotations
 import atexit
 import ctypes
 import io
+import itertools
 import math
 import mmap
 import multiprocessing
@@ -17,6 +18,7 @@ import os
 import pickle
 import signal
 import sys
+import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
@@ -36,6 +38,7 @@ from dpfl_bench.federation.schedule import Round
 from dpfl_bench.problems.problem import Scored
 
 SECONDS_TO_END = 5.0
+SECONDS_TO_LOOK = 2e-3  # more than passes between two rounds
 
 
 class WorkerDied(RuntimeError):
@@ -53,6 +56,7 @@ class Workers:
         state.memory = None if state.memory is None else _shared(state.memory)
         context: Any = multiprocessing.get_context("fork")
         self._next = context.Value("q", 0)
+        self._questions = context.RawValue("q", 0)  # that everybody has been sent
         self._state = replace(state, server=type(state.server)(*self._server))
         self._pipes: list[Connection] = []
         self._workers: list[BaseProcess] = []
@@ -118,6 +122,7 @@ class Workers:
                 _send(pipe, (question.__name__, given))
             except OSError:
                 raise self._died(worker) from None
+        self._questions.value += 1
         answers: dict[int, Any] = {}
         waiting: dict[Any, int] = {pipe: number for number, pipe in enumerate(self._pipes)}
         while waiting:
@@ -157,7 +162,8 @@ class Workers:
         torch.set_num_threads(1)
         alone = Alone(self._cohort)
         with suppress(EOFError, OSError):
-            while True:
+            for answered in itertools.count():
+                self._look_for_more_than(answered)
                 name, given = _received(pipe)
                 answer: tuple[dict[int, Any], Exception | None]
                 try:
@@ -165,6 +171,12 @@ class Workers:
                 except Exception as error:
                     answer = {}, _told(error)
                 _send(pipe, answer)
+
+    def _look_for_more_than(self, questions: int) -> None:
+        """Awake for a moment. Of workers that are woken at once, the system may put two on one core, where one waits for milliseconds."""
+        until = time.perf_counter() + SECONDS_TO_LOOK
+        while self._questions.value <= questions and time.perf_counter() < until:
+            os.sched_yield()
 
     def _numbers(self, count: int) -> Iterator[int]:
         """Of the pieces that this worker takes."""
