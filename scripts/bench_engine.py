@@ -7,6 +7,9 @@
 
 W1: logistic regression at client level, W2: a CNN (26,010 parameters) at client level, W3: that CNN at record level, W3L: logistic
 regression at record level. The data are random numbers that depend on the sizes alone. `--overrides` changes any setting.
+
+What is measured is the processor: a pin of OpenBLAS' kernels (OPENBLAS_CORETYPE), which binds numpy's products and none that the peers
+call, is put aside unless --pinned. `products` says whose were used, `pin` which pin held.
 """
 
 from __future__ import annotations
@@ -22,12 +25,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
-
 CLIENT = ("privacy=central", "privacy.neighbours=add_remove_one")
 RECORD = ("privacy=record", "privacy.neighbours=replace_one")
 LOGREG = ("model=logreg", "model.l2=0")
 CNN = ("model=pfl_cnn_mnist", "model.activation=relu")
+PIN = "OPENBLAS_CORETYPE"
 
 
 @dataclass(frozen=True)
@@ -57,6 +59,8 @@ def job(work: Workload, rounds: int, more: list[str]) -> Any:
     from dpfl_bench.imports import preload
 
     preload("dpfl_bench.run")
+    import numpy as np
+
     from dpfl_bench import build, compose, config, device
     from dpfl_bench.federation.clients import Federation
     from dpfl_bench.federation.sampling import LotRule
@@ -87,6 +91,8 @@ def _overrides(work: Workload, rounds: int, more: list[str]) -> list[str]:
 
 def _records(clients: int, each: int) -> Any:
     """The bytes of ../shared/bench/common.py's `data`, and a small test set."""
+    import numpy as np
+
     from dpfl_bench.data.records import Records
 
     draw = np.random.default_rng(0)
@@ -138,14 +144,14 @@ def privacy(work: Workload, repeat: int, more: list[str]) -> dict[str, Any]:
     played = [seconds_per_round(job(work, 2 + repeat, [*overrides, *more]), 1, repeat) for overrides in ways.values()]
     seconds = dict(zip(ways, zip(*zip(*played, strict=True), strict=True), strict=True))
     ratio = statistics.median(a / b for a, b in zip(*seconds.values(), strict=True))
-    return {"products": _products(), **{name: statistics.median(found) for name, found in seconds.items()}, "ratio": ratio}
+    return {**_products(), **{name: statistics.median(found) for name, found in seconds.items()}, "ratio": ratio}
 
 
-def _products() -> str:
-    """Whose they are, on this processor and with this environment."""
+def _products() -> dict[str, str | None]:
+    """Whose they are, on this processor and in this environment."""
     from dpfl_bench import device
 
-    return "numpy" if device.numpy_multiplies() else "torch"
+    return {"products": "numpy" if device.numpy_multiplies() else "torch", "pin": os.environ.get(PIN)}
 
 
 def checked(work: Workload, rounds: int, more: list[str]) -> dict[str, float]:
@@ -241,9 +247,12 @@ def main() -> None:
     parser.add_argument("--check", action="store_true", help="compare the iterates of --rounds rounds with plain loops")
     parser.add_argument("--overheads", action="store_true", help="what evaluation, logging and checkpoints cost in runs of --rounds rounds")
     parser.add_argument("--privacy", action="store_true", help="what privacy costs: --repeat rounds with it and without, in turn")
+    parser.add_argument("--pinned", action="store_true", help=f"leave {PIN} as it is")
     parser.add_argument("--overrides", nargs="*", default=[], help="further settings, as dpfl-bench run takes them")
     flags = parser.parse_args()
     os.environ["OMP_NUM_THREADS"] = str(flags.threads)
+    if not flags.pinned:
+        os.environ.pop(PIN, None)  # before numpy is imported
     sizes = {name: getattr(flags, name) for name in ("clients", "records", "steps") if getattr(flags, name) is not None}
     work = replace(WORKLOADS[flags.workload], **sizes)
     flags.rounds = flags.rounds or (100 if flags.overheads else 3)
@@ -263,7 +272,7 @@ def main() -> None:
     made = job(work, 1 + flags.rounds * flags.repeat, [*workers, *flags.overrides])
     before = time.process_time()
     seconds = list(seconds_per_round(made, flags.rounds, flags.repeat))
-    told = {"peer": "dpfl-bench", "workload": flags.workload, "M": made.settings.clients, "threads": flags.threads, "products": _products()}
+    told = {"peer": "dpfl-bench", "workload": flags.workload, "M": made.settings.clients, "threads": flags.threads, **_products()}
     told |= {"workers": made.settings.engine.workers, "rounds": flags.rounds, "repeat": flags.repeat, "params": made.problem.dimension}
     told |= {"sec_per_round": seconds, "sec_per_round_median": statistics.median(seconds), "load1": os.getloadavg()[0]}
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
