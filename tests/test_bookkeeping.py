@@ -271,6 +271,8 @@ WAYS: dict[str, dict[str, int]] = {
     "records as groups, not kept": {"MANY_POSITIONS": 0, "FORMING": 0, "KEPT_NUMBERS": 0},
     "records as groups, one at a time, not kept": {"MANY_POSITIONS": 0, "FORMING": 0, "WORKING_NUMBERS": 0, "KEPT_NUMBERS": 0},
     "unfolded": {"MANY_POSITIONS": 0, "FORMING": 0, "FEW_CHANNELS": 10**9, "MANY_PLACES": 0},
+    "unfolded, one record at a time": {"MANY_POSITIONS": 0, "FORMING": 0, "FEW_CHANNELS": 10**9, "MANY_PLACES": 0, "WORKING_NUMBERS": 0},
+    "unfolded, not kept": {"MANY_POSITIONS": 0, "FORMING": 0, "FEW_CHANNELS": 10**9, "MANY_PLACES": 0, "KEPT_NUMBERS": 0},
     "not unfolded": {"MANY_POSITIONS": 0, "FORMING": 0, "FEW_CHANNELS": 0},
 }
 MIXED = (
@@ -298,7 +300,7 @@ def test_ways(name: str, way: str, dtype: torch.dtype, monkeypatch: pytest.Monke
 
 @pytest.mark.usefixtures("multiplies")
 @pytest.mark.parametrize("seed", range(40))
-@pytest.mark.parametrize("way", ["kept", "records as groups", "records as groups, not kept", "unfolded"])
+@pytest.mark.parametrize("way", ["kept", "records as groups", "records as groups, not kept", "unfolded", "unfolded, one record at a time"])
 def test_convolutions_of_any_shape(way: str, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     go(way, monkeypatch)
     assert errors(*random_convolution(seed)) < 1e-10
@@ -318,7 +320,7 @@ def test_linear_layers_of_any_shape(seed: int) -> None:
         (nn.Conv2d(300, 300, 3), 9, "_over_patches"),  # 49, of large gradients
         (nn.Conv2d(2, 4, 3, groups=2), 5, "_gradients"),
         (nn.ConvTranspose2d(2, 3, 3, 2), 5, "_gradients"),
-        (nn.Conv2d(1, 3, 8, 2), 26, "_unfolded_gradients"),
+        (nn.Conv2d(1, 3, 8, 2), 26, "_unfolded"),
         (nn.Conv2d(1, 3, 9, 2), 30, "_gradients"),  # a row of the kernel is left over
         (nn.Conv2d(1, 3, 4, 2), 18, "_gradients"),  # few places
         (nn.Conv2d(8, 3, 4, 2), 18, "_gradients"),
@@ -326,7 +328,7 @@ def test_linear_layers_of_any_shape(seed: int) -> None:
 )
 def test_how_convolutions_go(layer: nn.Module, size: int, expected: str, monkeypatch: pytest.MonkeyPatch) -> None:
     called: list[str] = []
-    for name in ("_over_patches", "_gradients", "_unfolded_gradients"):
+    for name in ("_over_patches", "_gradients", "_unfolded"):
         way = getattr(convolutions, name)
         monkeypatch.setattr(convolutions, name, lambda *given, way=way, name=name, **named: called.append(name) or way(*given, **named))
     assert errors(layer.double(), drawn(2, channels(layer), size, size)) < 1e-10

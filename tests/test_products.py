@@ -68,6 +68,18 @@ def test_products(multiplies: str, left: str, right: str, dtype: torch.dtype) ->
         assert not apart[:, [0, -1]].any()
 
 
+def test_one_with_several(multiplies: str, multiplied: list[str]) -> None:
+    """Which may share numbers."""
+    a, numbers = drawn(3, 2, 8), drawn(3, 5, 14)
+    shifted = numbers.as_strided((4, 3, 5, 8), (2, *numbers.stride())).transpose(2, 3)
+    apart = torch.zeros(3, 4, 2, 5, dtype=torch.float64)
+    expected = torch.stack([looped(a, numbers[:, :, 2 * m : 2 * m + 8].transpose(1, 2)) for m in range(4)])
+    for found in (bmm(a, shifted), bmm(a, shifted, out=apart.transpose(0, 1))):
+        assert torch.allclose(found, expected, rtol=1e-13)
+    assert torch.equal(apart.transpose(0, 1), bmm(a, shifted))
+    assert set(multiplied) == {multiplies}
+
+
 def test_rows_that_overlap(multiplies: str, multiplied: list[str]) -> None:
     """What a BLAS cannot take is copied."""
     numbers = drawn(2, 20)

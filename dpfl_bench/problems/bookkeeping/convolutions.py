@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from functools import partial
 
 import torch
 from torch import Tensor
@@ -30,7 +29,13 @@ def convolution(room: Room, layer: _ConvNd, x: Tensor, g: Tensor) -> Gradients:
     o, k, p = layer.out_channels, layer.weight.numel() // layer.out_channels, math.prod(g.shape[2:])
     plain = layer.groups == 1 and not layer.transposed
     few = p < MANY_POSITIONS or sums.are_few(p, o, k)
-    yield layer.weight, (_over_patches if plain and few else _apart)(layer, x, g, room)
+    if plain and few:
+        weight = _over_patches(layer, x, g, room)
+    elif _unfolds(layer) and room.take(len(x) * layer.weight.numel()):
+        weight = _unfolded(layer, x, g)
+    else:
+        weight = _apart(layer, x, g, room)
+    yield layer.weight, weight
 
 
 def _over_patches(layer: _ConvNd, x: Tensor, g: Tensor, room: Room) -> Found:
@@ -50,16 +55,14 @@ def _over_patches(layer: _ConvNd, x: Tensor, g: Tensor, room: Room) -> Found:
 
 
 def _apart(layer: _ConvNd, x: Tensor, g: Tensor, room: Room) -> Found:
-    numbers, unfolds = layer.weight.numel(), _unfolds(layer)
-    gradients = partial(_unfolded_gradients if unfolds else _gradients, layer)
+    numbers = layer.weight.numel()
     some = sums.pieces(len(x), max(x[0].numel(), g[0].numel(), numbers), sums.WORKING_NUMBERS)
     if not room.take(len(x) * numbers):
-        lengths = joined([*lengths_of(gradients(x[part], g[part])), _rounding(layer, x[part], g[part])] for part in some)
+        lengths = joined([*lengths_of(_gradients(layer, x[part], g[part])), _rounding(layer, x[part], g[part])] for part in some)
         each = (-1,) + (1,) * (g.dim() - 1)
         return Found(lengths, lambda scales, total: total.add_(_gradients(layer, x, g * scales.view(each), apart=False)[0]))
-    rows = [gradients(x[part], g[part]) for part in some]
-    found = formed(rows[0] if len(rows) == 1 else torch.cat(rows))
-    return Found(found.lengths, partial(_add_unfolded, layer, found)) if unfolds else found
+    rows = [_gradients(layer, x[part], g[part]) for part in some]
+    return formed(rows[0] if len(rows) == 1 else torch.cat(rows))
 
 
 def _gradients(layer: _ConvNd, x: Tensor, g: Tensor, apart: bool = True) -> Tensor:
@@ -89,31 +92,31 @@ def _unfolds(layer: _ConvNd) -> bool:
     return max(layer.stride) > 1 and layer.in_channels < FEW_CHANNELS and places >= MANY_PLACES
 
 
-def _unfolded_gradients(layer: _ConvNd, x: Tensor, g: Tensor) -> Tensor:
-    """(n, numbers), in the order of `_add_unfolded`: batched products, one for each `stride` rows of the kernel. Every stride-th row of
+def _unfolded(layer: _ConvNd, x: Tensor, g: Tensor) -> Found:
+    """By batched products, one for each `stride` rows of the kernel. Every stride-th row of positions follows the one before, so that what
 
-    positions follows the one before, so that what one product meets is what the one before did, a row further on.
+    one product meets is what the one before did, a row further on.
     """
     x = _padded(layer, x).contiguous()
-    (n, c), (rows, *kernel), (stride, *across), (height, *positions) = x.shape[:2], layer.kernel_size, layer.stride, g.shape[2:]
+    (n, c), (o, *positions), (rows, *kernel), (stride, *across) = x.shape[:2], g.shape[1:], layer.kernel_size, layer.stride
     record, channel, row, *others = x.stride()
     patches = x.as_strided(
-        (n, stride, *kernel, c, height + rows // stride - 1, *positions),
+        (n, stride, *kernel, c, positions[0] + rows // stride - 1, *positions[1:]),
         (record, row, *_times(others, layer.dilation[1:]), channel, stride * row, *_times(others, across)),
     )
-    x, g = packed(patches).view(n, stride * math.prod(kernel) * c, -1).transpose(1, 2), g.flatten(2)
-    found = x.new_empty(n, rows // stride, g.shape[1], x.shape[2])
-    for a, product in enumerate(found.unbind(1)):
-        begin = a * math.prod(positions)
-        bmm(g, x[:, begin : begin + g.shape[2]], out=product)
-    return found.flatten(1)
+    places, width, g = stride * math.prod(kernel) * c, math.prod(positions[1:]), g.flatten(2)
+    gradients = x.new_empty(n, rows // stride, o, places)
+    for some in sums.pieces(n, max(patches[0].numel(), g[0].numel()), sums.WORKING_NUMBERS):
+        met = packed(patches[some]).view(-1, places, patches[0].numel() // places)
+        shifted = met.as_strided((rows // stride, len(met), places, g.shape[2]), (width, *met.stride()))
+        bmm(g[some], shifted.transpose(2, 3), out=gradients[some].transpose(0, 1))
+    found = formed(gradients)
 
+    def add(scales: Tensor, total: Tensor) -> None:
+        found.add(scales, unfolded := torch.zeros_like(total))
+        total.view(o, c, -1, stride, *kernel).add_(unfolded.view(-1, o, stride, *kernel, c).movedim((1, -1), (0, 1)))
 
-def _add_unfolded(layer: _ConvNd, found: Found, scales: Tensor, total: Tensor) -> None:
-    o, c, rows, *kernel = layer.weight.shape
-    stride = layer.stride[0]
-    found.add(scales, unfolded := torch.zeros_like(total))
-    total.view(o, c, rows // stride, stride, *kernel).add_(unfolded.view(-1, o, stride, *kernel, c).movedim((1, -1), (0, 1)))
+    return Found(found.lengths, add)
 
 
 def _times(steps: Iterable[int], by: Iterable[int]) -> list[int]:
