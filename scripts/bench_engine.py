@@ -30,6 +30,7 @@ RECORD = ("privacy=record", "privacy.neighbours=replace_one")
 LOGREG = ("model=logreg", "model.l2=0")
 CNN = ("model=pfl_cnn_mnist", "model.activation=relu")
 PIN = "OPENBLAS_CORETYPE"
+WARM_UP_SECONDS, WARM_UP_ROUNDS = 0.1, 20  # the first rounds take up to a fifth longer, at least one and at most so many
 
 
 @dataclass(frozen=True)
@@ -103,7 +104,7 @@ def _records(clients: int, each: int) -> Any:
 
 
 def seconds_per_round(made: Any, rounds: int, repeat: int) -> Iterator[float]:
-    """The first round is a warm-up: it is played and not counted."""
+    """After some rounds that are not counted."""
     from dpfl_bench import build, engine, job, train
 
     schedule = made.schedules[0]
@@ -111,7 +112,11 @@ def seconds_per_round(made: Any, rounds: int, repeat: int) -> Iterator[float]:
     state = cohort.start(job.initial(made, schedule.seed))
     with engine.crew(made.settings, cohort, state) as crew:
         played = train.rounds(cohort, schedule, state, 0, crew)
-        next(played)
+        begun = time.perf_counter()
+        for _ in range(WARM_UP_ROUNDS):
+            next(played)
+            if time.perf_counter() - begun > WARM_UP_SECONDS:
+                break
         for _ in range(repeat):
             started = time.perf_counter()
             for _ in range(rounds):
@@ -141,7 +146,7 @@ def overheads(work: Workload, rounds: int, repeat: int, more: list[str]) -> Iter
 def privacy(work: Workload, repeat: int, more: list[str]) -> dict[str, Any]:
     """Seconds of a round with and without privacy, in turn, and the median of their ratios."""
     ways = {"private": [], "non_private": ["eps=inf", "privacy.calibration=exact", "privacy.noise_multiplier=null"]}
-    played = [seconds_per_round(job(work, 2 + repeat, [*overrides, *more]), 1, repeat) for overrides in ways.values()]
+    played = [seconds_per_round(job(work, WARM_UP_ROUNDS + repeat, [*overrides, *more]), 1, repeat) for overrides in ways.values()]
     seconds = dict(zip(ways, zip(*zip(*played, strict=True), strict=True), strict=True))
     ratio = statistics.median(a / b for a, b in zip(*seconds.values(), strict=True))
     return {**_products(), **{name: statistics.median(found) for name, found in seconds.items()}, "ratio": ratio}
@@ -269,7 +274,7 @@ def main() -> None:
     if flags.privacy:
         print(json.dumps({"workload": flags.workload, **privacy(work, flags.repeat, [*workers, *flags.overrides])}))
         return
-    made = job(work, 1 + flags.rounds * flags.repeat, [*workers, *flags.overrides])
+    made = job(work, WARM_UP_ROUNDS + flags.rounds * flags.repeat, [*workers, *flags.overrides])
     before = time.process_time()
     seconds = list(seconds_per_round(made, flags.rounds, flags.repeat))
     told = {"peer": "dpfl-bench", "workload": flags.workload, "M": made.settings.clients, "threads": flags.threads, **_products()}

@@ -117,9 +117,10 @@ class Workers:
     def _asked(self, question: Callable[..., Any], *given: Any) -> list[Any]:
         """What the workers answer: pieces by number, in their order."""
         self._next.value = 0
+        message = _pickled((question.__name__, given))
         for pipe, worker in zip(self._pipes, self._workers, strict=True):
             try:
-                _send(pipe, (question.__name__, given))
+                pipe.send_bytes(message)
             except OSError:
                 raise self._died(worker) from None
         self._questions.value += 1
@@ -209,10 +210,14 @@ class Workers:
 
 
 def _send(pipe: Connection, what: object) -> None:
+    pipe.send_bytes(_pickled(what))
+
+
+def _pickled(what: object) -> memoryview:
     """torch would put tensors that are sent into files of shared memory; these are small."""
     told = io.BytesIO()
     _Pickler(told, pickle.HIGHEST_PROTOCOL).dump(what)
-    pipe.send_bytes(told.getbuffer())
+    return told.getbuffer()
 
 
 class _Pickler(pickle.Pickler):
