@@ -244,6 +244,22 @@ def random_convolution(seed: int) -> tuple[nn.Module, Tensor]:
     return module, drawn(int(draw.integers(1, 5)), int(widths[0]), *map(int, size), seed=seed)
 
 
+def random_strided_convolution(seed: int) -> tuple[nn.Module, Tensor]:
+    """That unfolds."""
+    draw = np.random.default_rng(seed)
+    dims = int(draw.integers(1, 4))
+    stride, dilation = draw.integers(1, 4, dims), draw.integers(1, 3, dims)
+    stride[draw.integers(dims)], dilation[0] = 2, 1
+    kernel = np.concatenate([stride[:1] * draw.integers(1, 4), draw.integers(1, 4, dims - 1)])
+    padding = draw.integers(0, kernel)
+    size = dilation * (kernel - 1) + 1 + draw.integers(0, 4, dims) + padding
+    kind, mode = [nn.Conv1d, nn.Conv2d, nn.Conv3d][dims - 1], draw.choice(["zeros", "zeros", "reflect", "circular", "replicate"])
+    how = {name: tuple(map(int, value)) for name, value in {"stride": stride, "padding": padding, "dilation": dilation}.items()}
+    c, o = map(int, draw.integers(1, 4, 2))
+    module = made(lambda: kind(c, o, tuple(map(int, kernel)), padding_mode=str(mode), **how), torch.float64)
+    return module, drawn(int(draw.integers(1, 5)), c, *map(int, size), seed=seed)
+
+
 def random_linear(seed: int) -> tuple[nn.Module, Tensor]:
     draw = np.random.default_rng(seed)
     positions, (k, o) = draw.integers(1, 6, draw.integers(0, 3)), draw.integers(1, 40, 2)
@@ -271,7 +287,7 @@ WAYS: dict[str, dict[str, int]] = {
     "records as groups, not kept": {"MANY_POSITIONS": 0, "FORMING": 0, "KEPT_NUMBERS": 0},
     "records as groups, one at a time, not kept": {"MANY_POSITIONS": 0, "FORMING": 0, "WORKING_NUMBERS": 0, "KEPT_NUMBERS": 0},
     "unfolded": {"MANY_POSITIONS": 0, "FORMING": 0, "FEW_CHANNELS": 10**9, "MANY_PLACES": 0},
-    "unfolded, one record at a time": {"MANY_POSITIONS": 0, "FORMING": 0, "FEW_CHANNELS": 10**9, "MANY_PLACES": 0, "WORKING_NUMBERS": 0},
+    "unfolded, one at a time": {"MANY_POSITIONS": 0, "FORMING": 0, "FEW_CHANNELS": 10**9, "MANY_PLACES": 0, "WORKING_NUMBERS": 0},
     "unfolded, not kept": {"MANY_POSITIONS": 0, "FORMING": 0, "FEW_CHANNELS": 10**9, "MANY_PLACES": 0, "KEPT_NUMBERS": 0},
     "not unfolded": {"MANY_POSITIONS": 0, "FORMING": 0, "FEW_CHANNELS": 0},
 }
@@ -300,10 +316,23 @@ def test_ways(name: str, way: str, dtype: torch.dtype, monkeypatch: pytest.Monke
 
 @pytest.mark.usefixtures("multiplies")
 @pytest.mark.parametrize("seed", range(40))
-@pytest.mark.parametrize("way", ["kept", "records as groups", "records as groups, not kept", "unfolded", "unfolded, one record at a time"])
+@pytest.mark.parametrize("way", ["kept", "records as groups", "records as groups, not kept", "unfolded"])
 def test_convolutions_of_any_shape(way: str, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     go(way, monkeypatch)
     assert errors(*random_convolution(seed)) < 1e-10
+
+
+@pytest.mark.usefixtures("multiplies")
+@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("way", ["unfolded", "unfolded, one at a time", "unfolded, not kept"])
+def test_strided_convolutions_of_any_shape(way: str, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Mostly with several shifts of the patches."""
+    go(way, monkeypatch)
+    unfolded: list[int] = []
+    through = convolutions._unfolded_gradients
+    monkeypatch.setattr(convolutions, "_unfolded_gradients", lambda *given: unfolded.append(1) or through(*given))
+    assert errors(*random_strided_convolution(seed)) < 1e-10
+    assert unfolded
 
 
 @pytest.mark.usefixtures("multiplies")
@@ -320,7 +349,7 @@ def test_linear_layers_of_any_shape(seed: int) -> None:
         (nn.Conv2d(300, 300, 3), 9, "_over_patches"),  # 49, of large gradients
         (nn.Conv2d(2, 4, 3, groups=2), 5, "_gradients"),
         (nn.ConvTranspose2d(2, 3, 3, 2), 5, "_gradients"),
-        (nn.Conv2d(1, 3, 8, 2), 26, "_unfolded"),
+        (nn.Conv2d(1, 3, 8, 2), 26, "_unfolded_gradients"),
         (nn.Conv2d(1, 3, 9, 2), 30, "_gradients"),  # a row of the kernel is left over
         (nn.Conv2d(1, 3, 4, 2), 18, "_gradients"),  # few places
         (nn.Conv2d(8, 3, 4, 2), 18, "_gradients"),
@@ -328,7 +357,7 @@ def test_linear_layers_of_any_shape(seed: int) -> None:
 )
 def test_how_convolutions_go(layer: nn.Module, size: int, expected: str, monkeypatch: pytest.MonkeyPatch) -> None:
     called: list[str] = []
-    for name in ("_over_patches", "_gradients", "_unfolded"):
+    for name in ("_over_patches", "_gradients", "_unfolded_gradients"):
         way = getattr(convolutions, name)
         monkeypatch.setattr(convolutions, name, lambda *given, way=way, name=name, **named: called.append(name) or way(*given, **named))
     assert errors(layer.double(), drawn(2, channels(layer), size, size)) < 1e-10

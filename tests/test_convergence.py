@@ -12,6 +12,7 @@ from scipy.optimize import minimize
 
 from dpfl_bench import measure, train
 from dpfl_bench.data.records import Records
+from dpfl_bench.federation.cohort import Cohort, State
 from dpfl_bench.federation.partition import Parts
 from dpfl_bench.settings import Settings
 
@@ -190,3 +191,17 @@ def test_shifts_without_the_noise_are_no_theorem_1() -> None:
     assert "own_update" in gap
     told = replace(settings, privacy=replace(settings.privacy, memory="own_message"))
     assert measure.theorem_gap(cohort_on(told, records, parts).job) is None
+
+
+@pytest.mark.parametrize("number", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("place", [0, 15, -1])
+def test_a_number_that_is_not_finite_ends_the_rounds(place: int, number: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Even a single one."""
+
+    def play(_: Cohort, state: State, *given: object) -> tuple[State, None]:
+        state.server.x[place] = number
+        return state, None
+
+    monkeypatch.setattr(Cohort, "play", play)
+    with pytest.raises(train.Diverged, match="round 1"):
+        cohort_of(settings_of("algo=fedavg", "rounds=1", "device=cpu")).states()

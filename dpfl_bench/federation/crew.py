@@ -38,7 +38,7 @@ from dpfl_bench.federation.schedule import Round
 from dpfl_bench.problems.problem import Scored
 
 SECONDS_TO_END = 5.0
-SECONDS_TO_LOOK = 2e-3  # more than passes between two rounds
+SECONDS_TO_LOOK = 2e-3  # more than passes between two rounds of a small model
 
 
 class WorkerDied(RuntimeError):

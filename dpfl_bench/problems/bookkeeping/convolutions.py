@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -29,13 +30,7 @@ def convolution(room: Room, layer: _ConvNd, x: Tensor, g: Tensor) -> Gradients:
     o, k, p = layer.out_channels, layer.weight.numel() // layer.out_channels, math.prod(g.shape[2:])
     plain = layer.groups == 1 and not layer.transposed
     few = p < MANY_POSITIONS or sums.are_few(p, o, k)
-    if plain and few:
-        weight = _over_patches(layer, x, g, room)
-    elif _unfolds(layer) and room.take(len(x) * layer.weight.numel()):
-        weight = _unfolded(layer, x, g)
-    else:
-        weight = _apart(layer, x, g, room)
-    yield layer.weight, weight
+    yield layer.weight, (_over_patches if plain and few else _apart)(layer, x, g, room)
 
 
 def _over_patches(layer: _ConvNd, x: Tensor, g: Tensor, room: Room) -> Found:
@@ -55,14 +50,16 @@ def _over_patches(layer: _ConvNd, x: Tensor, g: Tensor, room: Room) -> Found:
 
 
 def _apart(layer: _ConvNd, x: Tensor, g: Tensor, room: Room) -> Found:
-    numbers = layer.weight.numel()
+    numbers, unfolds = layer.weight.numel(), _unfolds(layer)
+    gradients = partial(_unfolded_gradients if unfolds else _gradients, layer)
     some = sums.pieces(len(x), max(x[0].numel(), g[0].numel(), numbers), sums.WORKING_NUMBERS)
     if not room.take(len(x) * numbers):
-        lengths = joined([*lengths_of(_gradients(layer, x[part], g[part])), _rounding(layer, x[part], g[part])] for part in some)
+        lengths = joined([*lengths_of(gradients(x[part], g[part])), _rounding(layer, x[part], g[part])] for part in some)
         each = (-1,) + (1,) * (g.dim() - 1)
         return Found(lengths, lambda scales, total: total.add_(_gradients(layer, x, g * scales.view(each), apart=False)[0]))
-    rows = [_gradients(layer, x[part], g[part]) for part in some]
-    return formed(rows[0] if len(rows) == 1 else torch.cat(rows))
+    rows = [gradients(x[part], g[part]) for part in some]
+    found = formed(rows[0] if len(rows) == 1 else torch.cat(rows))
+    return Found(found.lengths, partial(_add_unfolded, layer, found)) if unfolds else found
 
 
 def _gradients(layer: _ConvNd, x: Tensor, g: Tensor, apart: bool = True) -> Tensor:
@@ -92,31 +89,30 @@ def _unfolds(layer: _ConvNd) -> bool:
     return max(layer.stride) > 1 and layer.in_channels < FEW_CHANNELS and places >= MANY_PLACES
 
 
-def _unfolded(layer: _ConvNd, x: Tensor, g: Tensor) -> Found:
-    """By batched products, one for each `stride` rows of the kernel. Every stride-th row of positions follows the one before, so that what
+def _unfolded_gradients(layer: _ConvNd, x: Tensor, g: Tensor) -> Tensor:
+    """(n, numbers), in the order of `_add_unfolded`: batched products, one for each `stride` rows of the kernel.
 
-    one product meets is what the one before did, a row further on.
+    Every stride-th row of positions follows the one before, so that what one product meets is what the one before did, a row further on.
     """
     x = _padded(layer, x).contiguous()
-    (n, c), (o, *positions), (rows, *kernel), (stride, *across) = x.shape[:2], g.shape[1:], layer.kernel_size, layer.stride
+    (n, c), (rows, *kernel), (stride, *across), (height, *positions) = x.shape[:2], layer.kernel_size, layer.stride, g.shape[2:]
     record, channel, row, *others = x.stride()
     patches = x.as_strided(
-        (n, stride, *kernel, c, positions[0] + rows // stride - 1, *positions[1:]),
+        (n, stride, *kernel, c, height + rows // stride - 1, *positions),
         (record, row, *_times(others, layer.dilation[1:]), channel, stride * row, *_times(others, across)),
     )
-    places, width, g = stride * math.prod(kernel) * c, math.prod(positions[1:]), g.flatten(2)
-    gradients = x.new_empty(n, rows // stride, o, places)
-    for some in sums.pieces(n, max(patches[0].numel(), g[0].numel()), sums.WORKING_NUMBERS):
-        met = packed(patches[some]).view(-1, places, patches[0].numel() // places)
-        shifted = met.as_strided((rows // stride, len(met), places, g.shape[2]), (width, *met.stride()))
-        bmm(g[some], shifted.transpose(2, 3), out=gradients[some].transpose(0, 1))
-    found = formed(gradients)
+    x, g = packed(patches).view(n, stride * math.prod(kernel) * c, -1), g.flatten(2)
+    shifted = x.as_strided((rows // stride, *x.shape[:2], g.shape[2]), (math.prod(positions), *x.stride()))
+    found = x.new_empty(n, len(shifted), g.shape[1], x.shape[1])
+    bmm(g, shifted.transpose(2, 3), out=found.transpose(0, 1))
+    return found.flatten(1)
 
-    def add(scales: Tensor, total: Tensor) -> None:
-        found.add(scales, unfolded := torch.zeros_like(total))
-        total.view(o, c, -1, stride, *kernel).add_(unfolded.view(-1, o, stride, *kernel, c).movedim((1, -1), (0, 1)))
 
-    return Found(found.lengths, add)
+def _add_unfolded(layer: _ConvNd, found: Found, scales: Tensor, total: Tensor) -> None:
+    o, c, rows, *kernel = layer.weight.shape
+    stride = layer.stride[0]
+    found.add(scales, unfolded := torch.zeros_like(total))
+    total.view(o, c, rows // stride, stride, *kernel).add_(unfolded.view(-1, o, stride, *kernel, c).movedim((1, -1), (0, 1)))
 
 
 def _times(steps: Iterable[int], by: Iterable[int]) -> list[int]:
