@@ -30,7 +30,7 @@ RECORD = ("privacy=record", "privacy.neighbours=replace_one")
 LOGREG = ("model=logreg", "model.l2=0")
 CNN = ("model=pfl_cnn_mnist", "model.activation=relu")
 PIN = "OPENBLAS_CORETYPE"
-WARM_UP_SECONDS, WARM_UP_ROUNDS = 0.1, 20  # the first rounds take up to a fifth longer, at least one and at most so many
+WARM_UP_SECONDS, WARM_UP_ROUNDS = 0.1, 20  # until the one or the other is over: the first rounds take up to a fifth longer
 
 
 @dataclass(frozen=True)
@@ -269,7 +269,8 @@ def main() -> None:
     if flags.overheads:
         found = list(overheads(work, flags.rounds, flags.repeat, [*workers, *flags.overrides]))
         ratios = [one["default"] / one["off"] - 1 for one in found]
-        print(json.dumps({"workload": flags.workload, "rounds": flags.rounds, "seconds": found, "overhead": statistics.median(ratios)}))
+        told = {"workload": flags.workload, **_products(), "rounds": flags.rounds}
+        print(json.dumps(told | {"seconds": found, "overhead": statistics.median(ratios)}))
         return
     if flags.privacy:
         print(json.dumps({"workload": flags.workload, **privacy(work, flags.repeat, [*workers, *flags.overrides])}))
