@@ -281,7 +281,6 @@ WAYS: dict[str, dict[str, int]] = {
     "formed, not kept": {"FORMING": 0, "KEPT_NUMBERS": 0},
     "gram": {"FORMING": 10**9},
     "gram, one record at a time": {"FORMING": 10**9, "WORKING_NUMBERS": 0},
-    "as soon as possible": {"WAITING_NUMBERS": 0},
     "records as groups": {"MANY_POSITIONS": 0, "FORMING": 0},
     "records as groups, one at a time": {"MANY_POSITIONS": 0, "FORMING": 0, "WORKING_NUMBERS": 0},
     "records as groups, not kept": {"MANY_POSITIONS": 0, "FORMING": 0, "KEPT_NUMBERS": 0},
@@ -300,7 +299,7 @@ MIXED = (
 def go(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in WAYS[way].items():
         in_convolutions = name in ("MANY_POSITIONS", "FEW_CHANNELS", "MANY_PLACES")
-        place = convolutions if in_convolutions else {"KEPT_NUMBERS": trace, "WAITING_NUMBERS": trace}.get(name, sums)
+        place = convolutions if in_convolutions else trace if name == "KEPT_NUMBERS" else sums
         monkeypatch.setattr(place, name, value)
 
 
@@ -344,9 +343,9 @@ def test_linear_layers_of_any_shape(seed: int) -> None:
 @pytest.mark.parametrize(
     ("layer", "size", "expected"),
     [
-        (nn.Conv2d(2, 3, 3), 8, "_over_patches"),  # 36 positions
+        (nn.Conv2d(2, 3, 3), 8, "_patch_gradients"),  # 36 positions
         (nn.Conv2d(2, 3, 3), 9, "_gradients"),
-        (nn.Conv2d(300, 300, 3), 9, "_over_patches"),  # 49, of large gradients
+        (nn.Conv2d(300, 300, 3), 9, "_patches"),  # 49, of large gradients, which are not formed
         (nn.Conv2d(2, 4, 3, groups=2), 5, "_gradients"),
         (nn.ConvTranspose2d(2, 3, 3, 2), 5, "_gradients"),
         (nn.Conv2d(1, 3, 8, 2), 26, "_unfolded_gradients"),
@@ -357,11 +356,12 @@ def test_linear_layers_of_any_shape(seed: int) -> None:
 )
 def test_how_convolutions_go(layer: nn.Module, size: int, expected: str, monkeypatch: pytest.MonkeyPatch) -> None:
     called: list[str] = []
-    for name in ("_over_patches", "_gradients", "_unfolded_gradients"):
+    for name in ("_patches", "_patch_gradients", "_gradients", "_unfolded_gradients"):
         way = getattr(convolutions, name)
         monkeypatch.setattr(convolutions, name, lambda *given, way=way, name=name, **named: called.append(name) or way(*given, **named))
     assert errors(layer.double(), drawn(2, channels(layer), size, size)) < 1e-10
-    assert set(called) == {expected}
+    assert set(called) - {"_patches"} == {expected} - {"_patches"}
+    assert ("_patches" in called) == ("_patch" in expected)
 
 
 def channels(layer: nn.Module) -> int:
@@ -401,7 +401,10 @@ def test_errors_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context():
         replaced(nn.Linear, lambda *given: list(linear(*given))[:1])
         assert few() > 1e-2
-        replaced(nn.Linear, lambda *given: [(p, kept([0 * f.lengths[0]] if p.dim() == 1 else f.lengths, f.add)) for p, f in linear(*given)])
+        replaced(
+            nn.Linear,
+            lambda *given: [(name, kept([0 * f.lengths[0]] if name == "bias" else f.lengths, f.add)) for name, f in linear(*given)],
+        )
         assert few() > 1e-3
         replaced(nn.Linear, linear)
         monkeypatch.setattr(sums, "_gram_lengths", lambda g, a: [(g.square().sum(2) * a.square().sum(2)).sum(1).sqrt()[:, None]])
@@ -728,7 +731,7 @@ def test_the_same_of_convolutions(layer: Any, monkeypatch: pytest.MonkeyPatch) -
     x, g = x.float(), g.float()
     with torch.no_grad():
         exact = each_gradient(layer, x.double(), g.double())
-        found = dict(convolutions.convolution(sums.Room(0), layer.float(), x, g))[layer.weight]
+        found = dict(convolutions.convolution(sums.Room(0), layer.float(), x, g))["weight"]
     for r in range(3):
         scales = 0.1 / length(found) * (torch.arange(3) == r)
         found.add(scales.float(), out := torch.zeros(layer.weight.numel()))

@@ -108,6 +108,7 @@ class Cohort:
         chunks += chunks % 2 if chunks > 1 else 0
         return np.array_split(cohort, min(chunks, len(cohort), most_groups(self.problem.dimension)))
 
+    @np.errstate(all="ignore")  # who diverges is told elsewhere
     def work(self, server: Server, memory: Tensor | None, round: Round, clients: np.ndarray, clip: float) -> tuple[Worked, Kept]:
         """A group's part of a round, up to the doors."""
         passages: list[GradientPassage] = []

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -55,6 +56,7 @@ def slices(problem: Problem, federation: Federation, test: bool) -> list[slice]:
     return [slice(start, start + size) for start in range(0, len(targets), size)]
 
 
+@np.errstate(all="ignore")  # who diverges is told elsewhere
 def scored_slice(problem: Problem, federation: Federation, x: Tensor, test: bool, part: slice) -> Scored:
     """In a wide format, so that sums over many records are exact enough to compare."""
     features, targets = _records(federation, test)

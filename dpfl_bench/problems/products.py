@@ -16,9 +16,8 @@ def bmm(a: Tensor, b: Tensor, out: Tensor | None = None) -> Tensor:
     """
     if out is None:
         out = a.new_empty(*b.shape[:-2], a.shape[1], b.shape[-1])
-    if device.numpy_multiplies() and _suit(a, b):
-        with np.errstate(all="ignore"):  # who diverges is found elsewhere
-            np.matmul(a.numpy(), b.numpy(), out=out.numpy())
+    if device.numpy_multiplies() and a.is_cpu and b.is_cpu and _suit(left := a.numpy(), right := b.numpy()):
+        np.matmul(left, right, out=out.numpy())
         return out
     if b.dim() == 4:
         for each, found in zip(b, out, strict=True):
@@ -32,18 +31,16 @@ def packed(view: Tensor) -> Tensor:
     if view.device.type != "cpu":
         return view.contiguous()
     found = torch.empty(view.shape, dtype=view.dtype)
-    np.copyto(found.numpy(), view.numpy())
+    found.numpy()[...] = view.numpy()
     return found
 
 
-def _suit(a: Tensor, b: Tensor) -> bool:
+def _suit(a: np.ndarray, b: np.ndarray) -> bool:
     """numpy would also take what torch refuses: other formats, and one matrix for many."""
-    alike = a.device.type == b.device.type == "cpu" and a.dtype == b.dtype and (len(a), a.shape[2]) == b.shape[-3:-1]
-    return alike and _is_packed(a) and _is_packed(b)
+    return a.dtype == b.dtype and (a.shape[0], a.shape[2]) == b.shape[-3:-1] and _is_packed(a) and _is_packed(b)
 
 
-def _is_packed(rows: Tensor) -> bool:
+def _is_packed(rows: np.ndarray) -> bool:
     """Whether each matrix is what a BLAS takes: rows or columns without gaps or overlaps. Others numpy would multiply number by number."""
-    i, j = rows.shape[-2:]
-    down, across = rows.stride()[-2:]
-    return (across == 1 and down >= j) or (down == 1 and across >= i)
+    (i, j), (down, across), size = rows.shape[-2:], rows.strides[-2:], rows.itemsize
+    return (across == size and down >= j * size) or (down == size and across >= i * size)

@@ -7,8 +7,8 @@ input, they are G'A with A (positions, kernel x channels), and may need not be f
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
-from functools import partial
+from collections.abc import Callable, Sequence
+from operator import mul
 
 import torch
 from torch import Tensor
@@ -25,41 +25,66 @@ FEW_CHANNELS, MANY_PLACES = 8, 16  # less than a processor's vectors hold, and a
 
 def convolution(room: Room, layer: _ConvNd, x: Tensor, g: Tensor) -> Gradients:
     """x: (n, c, *size), g: (n, o, *positions)."""
-    if layer.bias is not None:
-        yield layer.bias, formed(g.flatten(2).sum(2))
-    o, k, p = layer.out_channels, layer.weight.numel() // layer.out_channels, math.prod(g.shape[2:])
+    if layer._parameters["bias"] is not None:
+        yield "bias", formed(g.flatten(2).sum(2))
+    o, p = layer.out_channels, math.prod(g.shape[2:])
+    k = layer.in_channels // layer.groups * math.prod(layer.kernel_size)
     plain = layer.groups == 1 and not layer.transposed
-    few = p < MANY_POSITIONS or sums.are_few(p, o, k)
-    yield layer.weight, (_over_patches if plain and few else _apart)(layer, x, g, room)
+    if plain and sums.are_few(p, o, k):
+        yield "weight", _unformed(layer, x, g, room, k)
+    elif plain and _unfolds(layer):
+        yield "weight", _apart(layer, x, g, room, k, _unfolded_gradients)
+    elif plain and p < MANY_POSITIONS:
+        yield "weight", _apart(layer, x, g, room, k, _patch_gradients)
+    else:
+        yield "weight", _apart(layer, x, g, room, k, _gradients)
 
 
-def _over_patches(layer: _ConvNd, x: Tensor, g: Tensor, room: Room) -> Found:
-    """A copied from a view in which patches overlap: (n, *positions, *kernel, c)."""
-    o, c, *kernel = shape = layer.weight.shape
-    x, outputs = _padded(layer, x).movedim(1, -1).contiguous(), g.flatten(2).transpose(1, 2)
-    record, *steps, _ = x.stride()
-    patches = x.as_strided((len(x), *g.shape[2:], *kernel, c), (record, *_times(steps, layer.stride), *_times(steps, layer.dilation), 1))
-    p, k = outputs.shape[1], c * math.prod(kernel)
-    found = over_positions(Positions(outputs, lambda some: packed(patches[some]).view(-1, p, k), k), room)
+def _unformed(layer: _ConvNd, x: Tensor, g: Tensor, room: Room, k: int) -> Found:
+    found = over_positions(Positions(g.flatten(2).transpose(1, 2), lambda some: _patches(layer, x[some], g), k), room)
 
     def add(scales: Tensor, total: Tensor) -> None:
-        found.add(scales, laid_out := torch.zeros_like(total))
-        total.view(shape).add_(laid_out.view(o, *kernel, c).movedim(-1, 1))
+        found.add(scales, summed := torch.zeros_like(total))
+        _add_in_order(layer, summed, total)
 
     return Found(found.lengths, add)
 
 
-def _apart(layer: _ConvNd, x: Tensor, g: Tensor, room: Room) -> Found:
-    numbers, unfolds = layer.weight.numel(), _unfolds(layer)
-    gradients = partial(_unfolded_gradients if unfolds else _gradients, layer)
-    some = sums.pieces(len(x), max(x[0].numel(), g[0].numel(), numbers), sums.WORKING_NUMBERS)
-    if not room.take(len(x) * numbers):
-        lengths = joined([*lengths_of(gradients(x[part], g[part])), _rounding(layer, x[part], g[part])] for part in some)
+def _apart(layer: _ConvNd, x: Tensor, g: Tensor, room: Room, k: int, gradients: Callable[[_ConvNd, Tensor, Tensor], Tensor]) -> Found:
+    """gradients(layer, x, g): each record's, (n, o k), channels last unless by `_gradients`."""
+    n, numbers = x.shape[0], layer.out_channels * k
+    copied = g[0, 0].numel() * k if gradients is _patch_gradients else 0
+    size = max(1, n * sums.WORKING_NUMBERS // max(x.numel(), g.numel(), n * max(numbers, copied)))
+    if not room.take(n * numbers):
+        some = sums.pieces(n, 1, size)
+        lengths = joined([*lengths_of(gradients(layer, x[part], g[part])), _rounding(layer, x[part], g[part])] for part in some)
         each = (-1,) + (1,) * (g.dim() - 1)
         return Found(lengths, lambda scales, total: total.add_(_gradients(layer, x, g * scales.view(each), apart=False)[0]))
-    rows = [gradients(x[part], g[part]) for part in some]
-    found = formed(rows[0] if len(rows) == 1 else torch.cat(rows))
-    return Found(found.lengths, partial(_add_unfolded, layer, found)) if unfolds else found
+    rows = gradients(layer, x, g) if size >= n else torch.cat([gradients(layer, x[part], g[part]) for part in sums.pieces(n, 1, size)])
+    if gradients is _gradients:
+        return formed(rows)
+    return Found(lengths_of(rows), lambda scales, total: _add_in_order(layer, torch.mv(rows.t(), scales), total))
+
+
+def _add_in_order(layer: _ConvNd, summed: Tensor, total: Tensor) -> None:
+    """summed: with the channels last."""
+    o, c, kernel = layer.out_channels, layer.in_channels, layer.kernel_size
+    total.view(o, c, *kernel).add_(summed.view(o, *kernel, c).movedim(-1, 1))
+
+
+def _patches(layer: _ConvNd, x: Tensor, g: Tensor) -> Tensor:
+    """What each position has seen, (n, positions, kernel x channels): copied from a view in which that overlaps."""
+    x, where = _padded(layer, x).movedim(1, -1).contiguous(), g.shape[2:]
+    n, c = x.shape[0], x.shape[-1]
+    record, *steps, _ = x.stride()
+    patches = x.as_strided(
+        (n, *where, *layer.kernel_size, c), (record, *map(mul, steps, layer.stride), *map(mul, steps, layer.dilation), 1)
+    )
+    return packed(patches).view(n, math.prod(where), -1)
+
+
+def _patch_gradients(layer: _ConvNd, x: Tensor, g: Tensor) -> Tensor:
+    return bmm(g.flatten(2), _patches(layer, x, g)).flatten(1)
 
 
 def _gradients(layer: _ConvNd, x: Tensor, g: Tensor, apart: bool = True) -> Tensor:
@@ -68,7 +93,7 @@ def _gradients(layer: _ConvNd, x: Tensor, g: Tensor, apart: bool = True) -> Tens
     padding, left_over = margins[::-2], _left_over(layer, x, g)
     if layer.padding_mode != "zeros" or margins[::2] != margins[1::2]:
         x, padding = _padded(layer, x), [0] * len(padding)
-    n, (channels, *kernel) = len(x) if apart else 1, layer.weight.shape
+    n, (channels, *kernel) = x.shape[0] if apart else 1, layer.weight.shape
     if apart:
         x, g = (t.reshape(1, -1, *t.shape[2:]) for t in (x, g))
     how = (layer.stride, padding, layer.dilation, layer.transposed, left_over, n * layer.groups)
@@ -83,14 +108,14 @@ def _of_weight(x: Tensor, g: Tensor, shape: Sequence[int], *how: object) -> Tens
 
 def _unfolds(layer: _ConvNd) -> bool:
     """Whether strides and few channels leave a group's vectors empty, and the kernel's places as channels would fill them."""
-    if layer.transposed or layer.groups > 1 or layer.dilation[0] > 1 or layer.kernel_size[0] % layer.stride[0]:
+    stride, kernel, c = layer.stride, layer.kernel_size, layer.in_channels
+    if c >= FEW_CHANNELS or max(stride) == 1 or layer.dilation[0] > 1 or kernel[0] % stride[0]:
         return False
-    places = layer.stride[0] * math.prod(layer.kernel_size[1:]) * layer.in_channels
-    return max(layer.stride) > 1 and layer.in_channels < FEW_CHANNELS and places >= MANY_PLACES
+    return stride[0] * math.prod(kernel[1:]) * c >= MANY_PLACES
 
 
 def _unfolded_gradients(layer: _ConvNd, x: Tensor, g: Tensor) -> Tensor:
-    """(n, numbers), in the order of `_add_unfolded`: batched products, one for each `stride` rows of the kernel.
+    """Batched products, one for each `stride` rows of the kernel.
 
     Every stride-th row of positions follows the one before, so that what one product meets is what the one before did, a row further on.
     """
@@ -99,24 +124,14 @@ def _unfolded_gradients(layer: _ConvNd, x: Tensor, g: Tensor) -> Tensor:
     record, channel, row, *others = x.stride()
     patches = x.as_strided(
         (n, stride, *kernel, c, height + rows // stride - 1, *positions),
-        (record, row, *_times(others, layer.dilation[1:]), channel, stride * row, *_times(others, across)),
+        (record, row, *map(mul, others, layer.dilation[1:]), channel, stride * row, *map(mul, others, across)),
     )
     x, g = packed(patches).view(n, stride * math.prod(kernel) * c, -1), g.flatten(2)
-    shifted = x.as_strided((rows // stride, *x.shape[:2], g.shape[2]), (math.prod(positions), *x.stride()))
-    found = x.new_empty(n, len(shifted), g.shape[1], x.shape[1])
-    bmm(g, shifted.transpose(2, 3), out=found.transpose(0, 1))
+    shifts, places = rows // stride, x.shape[1]
+    shifted = x.as_strided((shifts, n, places, g.shape[2]), (math.prod(positions), *x.stride()))
+    found = x.new_empty(n, g.shape[1], shifts, places)
+    bmm(g, shifted.transpose(2, 3), out=found.permute(2, 0, 1, 3))
     return found.flatten(1)
-
-
-def _add_unfolded(layer: _ConvNd, found: Found, scales: Tensor, total: Tensor) -> None:
-    o, c, rows, *kernel = layer.weight.shape
-    stride = layer.stride[0]
-    found.add(scales, unfolded := torch.zeros_like(total))
-    total.view(o, c, rows // stride, stride, *kernel).add_(unfolded.view(-1, o, stride, *kernel, c).movedim((1, -1), (0, 1)))
-
-
-def _times(steps: Iterable[int], by: Iterable[int]) -> list[int]:
-    return [step * times for step, times in zip(steps, by, strict=True)]
 
 
 def _padded(layer: _ConvNd, x: Tensor) -> Tensor:

@@ -34,17 +34,17 @@ def lstm(tap: Tap, room: Room, layer: nn.LSTM, input: Tensor, hx: States | None 
 
 def _one_layer(tap: Tap, room: Room, layer: nn.LSTM, number: int, x: Tensor, h: Tensor, c: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """x: (n, times, k), h and c: (n, hidden) -> the hidden states (n, times, hidden), the last one and the last cell."""
-    w, u, *biases = (
-        getattr(layer, f"{name}_l{number}") for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")[: 4 if layer.bias else 2]
-    )
+    names = [f"{name}_l{number}" for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")[: 4 if layer.bias else 2]]
+    w, u, *biases = (getattr(layer, name) for name in names)
     hidden = [h]
 
     def gradients(x: Tensor, g: Tensor) -> Gradients:
-        states = torch.stack(hidden[:-1], 1)
-        for weight, inputs in ((w, x), (u, states)):
-            yield weight, over_positions(Positions(g, inputs.__getitem__, inputs.shape[2]), room)
+        with torch.no_grad():
+            states = torch.stack(hidden[:-1], 1)
+        for name, inputs in zip(names, (x, states), strict=False):
+            yield name, over_positions(Positions(g, inputs.__getitem__, inputs.shape[2]), room)
         found = formed(g.sum(1))
-        yield from ((bias, found) for bias in biases)
+        yield from ((name, found) for name in names[2:])
 
     for z in tap(functional.linear(x, w, sum(biases) if biases else None), x, gradients).unbind(1):
         i, f, g, o = torch.addmm(z, h, u.t()).chunk(4, 1)

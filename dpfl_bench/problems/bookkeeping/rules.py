@@ -21,23 +21,22 @@ from torch.nn import functional
 from torch.nn.modules.instancenorm import _InstanceNorm
 
 from dpfl_bench.problems.bookkeeping.convolutions import convolution
-from dpfl_bench.problems.bookkeeping.sums import Found, Gradients, Positions, Room, add_product, formed, over_positions
+from dpfl_bench.problems.bookkeeping.sums import Found, Gradients, Positions, Room, add_product, formed, lengths_of, norms, over_positions
 from dpfl_bench.problems.problem import lengths
 
 
 def linear(room: Room, layer: nn.Linear, x: Tensor, g: Tensor) -> Gradients:
     """x: (n, *positions, k), g: (n, *positions, o)."""
     if x.dim() == 2:
-        length = lengths(g)[:, None]
-        bias = Found([length], lambda scales, total: total.addmv_(g.t(), scales))
-        weight = Found([length * lengths(x)[:, None]], lambda scales, total: add_product(g, x, scales[:, None], total))
+        bias, length = formed(g), norms(g)
+        weight = Found([length * met for met in lengths_of(x)], lambda scales, total: add_product(g, x, scales[:, None], total))
     else:
         x, g = (t.reshape(len(t), -1, t.shape[-1]) for t in (x, g))
         bias = formed(g.sum(1))
         weight = over_positions(Positions(g, x.__getitem__, x.shape[2]), room)
-    yield layer.weight, weight
-    if layer.bias is not None:
-        yield layer.bias, bias
+    yield "weight", weight
+    if layer._parameters["bias"] is not None:
+        yield "bias", bias
 
 
 def embedding(room: Room, layer: nn.Embedding, x: Tensor, g: Tensor) -> Gradients:
@@ -55,16 +54,16 @@ def embedding(room: Room, layer: nn.Embedding, x: Tensor, g: Tensor) -> Gradient
     def add(scales: Tensor, total: Tensor) -> None:
         total.view(words, -1).index_add_(0, word, rows * scales[record, None])
 
-    yield layer.weight, Found([found.new_zeros(n).index_add_(0, record, found).sqrt()[:, None]], add)
+    yield "weight", Found([found.new_zeros(n).index_add_(0, record, found).sqrt()[:, None]], add)
 
 
 def channel_norm(room: Room, layer: nn.GroupNorm | _InstanceNorm, x: Tensor, g: Tensor) -> Gradients:
     """x, g: (n, channels, *positions)."""
     groups = layer.num_groups if isinstance(layer, nn.GroupNorm) else layer.num_features
     z = functional.group_norm(x, groups, eps=layer.eps)
-    yield layer.weight, formed((g * z).reshape(*g.shape[:2], -1).sum(2))
-    if layer.bias is not None:
-        yield layer.bias, formed(g.reshape(*g.shape[:2], -1).sum(2))
+    yield "weight", formed((g * z).reshape(*g.shape[:2], -1).sum(2))
+    if layer._parameters["bias"] is not None:
+        yield "bias", formed(g.reshape(*g.shape[:2], -1).sum(2))
 
 
 def trailing_norm(room: Room, layer: nn.LayerNorm | nn.RMSNorm, x: Tensor, g: Tensor) -> Gradients:
@@ -74,15 +73,15 @@ def trailing_norm(room: Room, layer: nn.LayerNorm | nn.RMSNorm, x: Tensor, g: Te
         z = functional.rms_norm(x, shape, eps=layer.eps)
     else:
         z = functional.layer_norm(x, shape, eps=layer.eps)
-        if layer.bias is not None:
-            yield layer.bias, formed(g.reshape(by_position).sum(1))
-    yield layer.weight, formed((g * z).reshape(by_position).sum(1))
+        if layer._parameters["bias"] is not None:
+            yield "bias", formed(g.reshape(by_position).sum(1).flatten(1))
+    yield "weight", formed((g * z).reshape(by_position).sum(1).flatten(1))
 
 
 def prelu(room: Room, layer: nn.PReLU, x: Tensor, g: Tensor) -> Gradients:
     """x, g: (n, *positions), or (n, channels, *positions) with a slope for each channel."""
     slopes = (g * x.clamp(max=0)).reshape(len(x), layer.num_parameters, -1)
-    yield layer.weight, formed(slopes.sum(2))
+    yield "weight", formed(slopes.sum(2))
 
 
 Rule = Callable[[Room, Any, Tensor, Tensor], Gradients]

@@ -37,7 +37,7 @@ class Found(NamedTuple):
     add: Callable[[Tensor, Tensor], object]  # (scales, total): total += sum_r scales_r gradient_r, flat
 
 
-Gradients = Iterator[tuple[Tensor, Found]]  # of a layer's parameters
+Gradients = Iterator[tuple[str, Found]]  # of a layer's parameters, by name
 
 
 @dataclass
@@ -52,23 +52,28 @@ class Room:
         return fits
 
 
-def lengths_of(rows: Tensor) -> Sequence[Tensor]:
-    """(n, numbers) -> those of blocks: they lose nothing in float32 and are several times faster than its widening.
+def lengths_of(rows: Tensor) -> list[Tensor]:
+    """(n, numbers) -> those of blocks, or few numbers as they are: blocks lose nothing in float32 and are several times faster than its
 
-    Squares below 1e-45 are lost, of no account beside a bound of 1e-12 and more.
+    widening. Squares below 1e-45 are lost, of no account beside a bound of 1e-12 and more.
     """
     n, numbers = rows.shape
     if numbers <= BLOCK:
-        return [torch.linalg.vector_norm(rows, dim=1, keepdim=True)]
+        return [rows]
     whole, rest = divmod(numbers, BLOCK)
     blocks = (rows[:, :-rest] if rest else rows).reshape(n, whole, BLOCK)
     found = torch.linalg.vector_norm(blocks, dim=2)
     return [found, *lengths_of(rows[:, -rest:])] if rest else [found]
 
 
+def norms(rows: Tensor) -> Tensor:
+    """(n, numbers) -> (n, 1)."""
+    found: Tensor = torch.linalg.vector_norm(torch.cat(lengths_of(rows), 1) if rows.shape[1] > BLOCK else rows, dim=1, keepdim=True)
+    return found
+
+
 def formed(rows: Tensor) -> Found:
-    """Of gradients as they are: (n, ...)."""
-    rows = rows.flatten(1)
+    """Of gradients as they are: (n, numbers)."""
     return Found(lengths_of(rows), lambda scales, total: total.addmv_(rows.t(), scales))
 
 
@@ -108,7 +113,7 @@ def over_positions(positions: Positions, room: Room) -> Found:
     rows = positions.outputs.new_empty(n, o, k)
     for some, g, a in chunks:
         bmm(g.transpose(1, 2), a, out=rows[some])
-    return formed(rows)
+    return formed(rows.flatten(1))
 
 
 def joined(pieces: Iterable[Sequence[Tensor]]) -> Sequence[Tensor]:

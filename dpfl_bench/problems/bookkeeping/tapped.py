@@ -32,18 +32,20 @@ def supported(module: nn.Module, features: Tensor | None = None) -> bool:
 class Tapped:
     """The gradients of n records at the parameters that `module` holds. features: (n, ...), unchanged until the last sum.
 
-    layers: `layers_of(module)`, where it is known already.
+    layers: `layers_of(module)`, where `supported` has tried the module with records of this kind.
     """
 
     norms: Tensor  # (n,), in the device's widest format
 
     def __init__(self, module: nn.Module, losses: Losses, features: Tensor, targets: Tensor, layers: Layers | None = None):
-        trace = Trace(layers or layers_of(module), len(features))
-        if len(features):
-            trace.run(module, losses, features, targets)
-        self._parameters, self._found = trace.parameters, {id(parameter): found for parameter, found in trace.found}
-        found = [length for found in self._found.values() for length in found.lengths]
-        self.norms = lengths(torch.cat(found, 1) if found else torch.zeros(len(features), 1, device=features.device))
+        tried = layers is not None
+        self._layers = layers = layers_of(module) if layers is None else layers
+        trace = Trace(layers, features.shape[0])
+        if trace.n:
+            trace.run(module, losses, features, targets, tried)
+        self._found = [trace.found.get(place) for place in layers.names]  # of each parameter that is used
+        found = [length for found in self._found if found for length in found.lengths]
+        self.norms = lengths(torch.cat(found, 1) if found else torch.zeros(trace.n, 1, device=features.device))
 
     def weighted(self, scales: Tensor, out: Tensor) -> None:
         """out = sum_r scales_r gradient_r. scales: (n,), out: (d,), in the order of the module's parameters."""
@@ -53,10 +55,9 @@ class Tapped:
     def add(self, scales: Tensor, out: Tensor) -> None:
         """The same, added to `out`: for a lot in several pieces."""
         scales = scales.to(out)
-        with torch.no_grad():
-            for parameter, total in zip(self._parameters, torch.split(out, [p.numel() for p in self._parameters]), strict=True):
-                if found := self._found.get(id(parameter)):
-                    found.add(scales, total)
+        for found, total in zip(self._found, out.split_with_sizes(self._layers.sizes), strict=True):
+            if found:
+                found.add(scales, total)
 
 
 def _pair(features: Tensor) -> Tensor:

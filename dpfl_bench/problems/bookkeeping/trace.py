@@ -1,24 +1,22 @@
-"""What comes into each layer is noted on the way forward; with the gradients on the way back, its rule is applied."""
+"""What comes into each layer is noted on the way forward; with the gradients of the way back, its rule is applied."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.autograd.graph import GradientEdge, get_gradient_edge
+from torch.autograd.graph import GradientEdge
 
-from dpfl_bench.problems.bookkeeping.layers import Layers, Untappable, has_records
+from dpfl_bench.problems.bookkeeping.layers import Layers, Untappable
 from dpfl_bench.problems.bookkeeping.recurrent import lstm
 from dpfl_bench.problems.bookkeeping.rules import RULES
 from dpfl_bench.problems.bookkeeping.sums import KEPT_NUMBERS, Found, Gradients, Room
 
-WAITING_NUMBERS = 2**20  # of gradients: what few layers with small outputs have to do is cheaper done at once
-
 Losses = Callable[[Tensor, Tensor], Tensor]  # (outputs, targets) -> (n,), of each record alone
+Tap = tuple[nn.Module, Tensor, int, Callable[[Tensor, Tensor], Gradients]]  # layer, x, x's version, what gradients(x, g) are found
 
 
 class Trace:
@@ -26,96 +24,82 @@ class Trace:
 
     def __init__(self, layers: Layers, n: int):
         self.layers, self.n, self.room = layers, n, Room(KEPT_NUMBERS)
-        self.parameters: list[Tensor] = [parameter for own in layers.values() for parameter in own]
-        self.found: list[tuple[Tensor, Found]] = []
+        self.found: dict[tuple[nn.Module, str], Found] = {}  # of the parameters that are used
         self.called: set[nn.Module] = set()
-        self.starts: list[GradientEdge] = []  # outputs that depend on no other layer's parameters
-        self.waiting: list[Callable[[], Gradients]] = []  # for the backward pass to be over, WAITING_NUMBERS at most
-        self.numbers = 0  # of what waits
+        self.taps: list[Tap] = []
+        self.places: list[Any] = []  # of whose outputs' gradients g, edges of autograd's graph
         self.backward = False
 
-    def run(self, module: nn.Module, losses: Losses, features: Tensor, targets: Tensor) -> None:
-        """Parameters are constants inside their layers (`forward`): one that a gradient reaches has been used elsewhere."""
-        with torch.enable_grad(), self._noting():
-            found = losses(module(features.detach()), targets)
-            if found.shape != (self.n,):
-                raise ValueError(f"losses: expected one for each of {self.n} records, got shape {tuple(found.shape)}")
-            self.backward = True
-            ends: list[Any] = [*self.starts, *self.parameters]
-            if found.requires_grad:
-                reached = torch.autograd.grad(found.sum(), ends, allow_unused=True)[len(self.starts) :]
-                if any(gradient is not None for gradient in reached):
-                    raise Untappable("a parameter is used outside of its layer")
-        self.starts = []
-        self._settle()
+    def run(self, module: nn.Module, losses: Losses, features: Tensor, targets: Tensor, tried: bool) -> None:
+        """Parameters are constants inside their layers (`forward`): one that a gradient reaches has been used elsewhere.
+
+        tried: it is known that none is.
+        """
+        hidden = [parameter for parameter in self.layers.parameters if not parameter.requires_grad]
+        try:
+            for parameter in hidden:
+                parameter.requires_grad_()
+            for layer in self.layers:
+                layer.__dict__["forward"] = partial(self.forward, layer)
+            with torch.enable_grad():
+                gradients = self._gradients(losses(module(features.detach()), targets), [] if tried else self.layers.parameters)
+        finally:
+            for layer, own in self.layers.items():
+                del layer.__dict__["forward"]
+                layer.__dict__["_parameters"] = own.parameters
+            for parameter in hidden:
+                parameter.requires_grad_(False)
+        for (layer, x, version, found), g in zip(self.taps, gradients, strict=False):
+            if x._version != version:
+                raise Untappable("what came into a layer was overwritten")
+            if g is not None:
+                for name, what in found(x, g):
+                    self.found[layer, name] = what
+
+    def _gradients(self, losses: Tensor, parameters: list[Tensor]) -> tuple[Tensor | None, ...]:
+        """By each tapped layer's output."""
+        if losses.shape != (self.n,):
+            raise ValueError(f"losses: expected one for each of {self.n} records, got shape {tuple(losses.shape)}")
+        self.backward = True
+        places = self.places + parameters
+        if not (losses.requires_grad and places):
+            return ()
+        gradients = torch.autograd.grad(losses.sum(), places, allow_unused=True)
+        if any([gradient is not None for gradient in gradients[len(self.places) :]]):
+            raise Untappable("a parameter is used outside of its layer")
+        return gradients
 
     def forward(self, layer: nn.Module, *given: Any, **named: Any) -> Any:
         """In place of the layer's own."""
+        kind = type(layer)
         if not torch.is_grad_enabled():
-            return type(layer).forward(layer, *given, **named)
+            return kind.forward(layer, *given, **named)
         if layer in self.called or self.backward:
-            raise Untappable(f"{type(layer).__name__} is used twice")
+            raise Untappable(f"{kind.__name__} is used twice")
         self.called.add(layer)
-        x = next(iter((*given, *named.values())))
-        if not isinstance(x, Tensor) or not has_records(layer, x):
-            raise Untappable(f"{type(layer).__name__}: expected a tensor of records")
-        _require(self.layers[layer], False)
-        if isinstance(layer, nn.LSTM):
-            out: Any = lstm(self.tap, self.room, layer, *given, **named)
+        own, x = self.layers[layer], given[0] if given else next(iter(named.values()))
+        if not isinstance(x, Tensor) or x.dim() not in own.axes:
+            raise Untappable(f"{kind.__name__}: expected a tensor of records")
+        layer.__dict__["_parameters"] = own.constants
+        if kind is nn.LSTM:
+            out: Any = lstm(partial(self.tap, layer), self.room, layer, *given, **named)  # type: ignore[arg-type]
         else:
-            if x.is_floating_point() and not x.requires_grad:  # gradients begin here
+            if not x.requires_grad and x.is_floating_point():  # gradients begin here
                 given, named = _with_first(x.detach().requires_grad_(), given, named)
-            out = self.tap(type(layer).forward(layer, *given, **named), x, partial(RULES[type(layer)], self.room, layer))
-        _require(self.layers[layer], True)
+            out = self.tap(layer, kind.forward(layer, *given, **named), x, partial(RULES[kind], self.room, layer))
+        layer.__dict__["_parameters"] = own.parameters
         return out
 
-    def tap(self, out: Tensor, x: Tensor, gradients: Callable[[Tensor, Tensor], Gradients]) -> Tensor:
-        """Note what gradients(x, g) finds, once the backward pass has come to g. x, out: (n, ...)."""
+    def tap(self, layer: nn.Module, out: Tensor, x: Tensor, gradients: Callable[[Tensor, Tensor], Gradients]) -> Tensor:
+        """x, out: (n, ...)."""
         if x.shape[0] != self.n:
             raise Untappable(f"expected {self.n} records first, got shape {tuple(x.shape)}")
         if not out.requires_grad:  # of tokens: written to in no place at all, for a leaf cannot be written to later
             out.narrow(0, 0, 0).add_(out.new_zeros((), requires_grad=True))
-        if not x.requires_grad:
-            self.starts.append(get_gradient_edge(out))
-        x, version = x.detach(), x._version
-
-        def note(g: Tensor) -> None:
-            if x._version != version:
-                raise Untappable("what came into a layer was overwritten")
-            self.waiting.append(partial(gradients, x, g))
-            self.numbers += g.numel()
-            if self.numbers > WAITING_NUMBERS:
-                self._settle()
-
-        out.register_hook(note)  # type: ignore[no-untyped-call]
+        self.places.append(GradientEdge(out.grad_fn, out.output_nr))  # type: ignore[arg-type]
+        self.taps.append((layer, x.detach(), x._version, gradients))
         return out
-
-    def _settle(self) -> None:
-        with torch.no_grad():
-            for gradients in self.waiting:
-                self.found.extend(gradients())
-        self.waiting, self.numbers = [], 0
-
-    @contextmanager
-    def _noting(self) -> Iterator[None]:
-        """With parameters that autograd sees, outside of their layers."""
-        before = [parameter.requires_grad for parameter in self.parameters]
-        for layer in self.layers:
-            vars(layer)["forward"] = partial(self.forward, layer)
-        _require(self.parameters, True)
-        try:
-            yield
-        finally:
-            for layer in self.layers:
-                del vars(layer)["forward"]
-            for parameter, required in zip(self.parameters, before, strict=True):
-                parameter.requires_grad_(required)
 
 
 def _with_first(x: Tensor, given: tuple[Any, ...], named: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
     return ((x, *given[1:]), named) if given else ((), {**named, next(iter(named)): x})
-
-
-def _require(parameters: Iterable[Tensor], flag: bool) -> None:
-    for parameter in parameters:
-        parameter.requires_grad_(flag)
