@@ -327,11 +327,14 @@ def test_convolutions_of_any_shape(way: str, seed: int, monkeypatch: pytest.Monk
 def test_strided_convolutions_of_any_shape(way: str, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Mostly with several shifts of the patches."""
     go(way, monkeypatch)
-    unfolded: list[int] = []
-    through = convolutions._unfolded_gradients
-    monkeypatch.setattr(convolutions, "_unfolded_gradients", lambda *given: unfolded.append(1) or through(*given))
-    assert errors(*random_strided_convolution(seed)) < 1e-10
-    assert unfolded
+    module, x = random_strided_convolution(seed)
+    through: list[Any] = []
+    way = convolutions._patch_gradients
+    monkeypatch.setattr(convolutions, "_patch_gradients", lambda layer, *given: through.append(layer) or way(layer, *given))
+    assert errors(module, x) < 1e-10
+    assert {module} == set(through)
+    assert convolutions._unfolds(module)  # type: ignore[arg-type]
+    assert convolutions._shifts(module) == module.kernel_size[0] // module.stride[0]  # type: ignore[arg-type,operator,index]
 
 
 @pytest.mark.usefixtures("multiplies")
@@ -341,27 +344,42 @@ def test_linear_layers_of_any_shape(seed: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("layer", "size", "expected"),
+    ("layer", "size", "expected", "unfolds"),
     [
-        (nn.Conv2d(2, 3, 3), 8, "_patch_gradients"),  # 36 positions
-        (nn.Conv2d(2, 3, 3), 9, "_gradients"),
-        (nn.Conv2d(300, 300, 3), 9, "_patches"),  # 49, of large gradients, which are not formed
-        (nn.Conv2d(2, 4, 3, groups=2), 5, "_gradients"),
-        (nn.ConvTranspose2d(2, 3, 3, 2), 5, "_gradients"),
-        (nn.Conv2d(1, 3, 8, 2), 26, "_unfolded_gradients"),
-        (nn.Conv2d(1, 3, 9, 2), 30, "_gradients"),  # a row of the kernel is left over
-        (nn.Conv2d(1, 3, 4, 2), 18, "_gradients"),  # few places
-        (nn.Conv2d(8, 3, 4, 2), 18, "_gradients"),
+        (nn.Conv2d(2, 3, 3), 8, "_patch_gradients", False),  # 36 positions
+        (nn.Conv2d(2, 3, 3), 9, "_gradients", False),
+        (nn.Conv2d(300, 300, 3), 9, None, False),  # 49, of large gradients, which are not formed
+        (nn.Conv2d(2, 4, 3, groups=2), 5, "_gradients", False),
+        (nn.ConvTranspose2d(2, 3, 3, 2), 5, "_gradients", False),
+        (nn.Conv2d(1, 3, 8, 2), 26, "_patch_gradients", True),
+        (nn.Conv2d(1, 3, 9, 2), 30, "_gradients", False),  # a row of the kernel is left over
+        (nn.Conv2d(1, 3, 4, 2), 18, "_gradients", False),  # few places
+        (nn.Conv2d(8, 3, 4, 2), 18, "_gradients", False),
     ],
 )
-def test_how_convolutions_go(layer: nn.Module, size: int, expected: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_how_convolutions_go(layer: Any, size: int, expected: str | None, unfolds: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     called: list[str] = []
-    for name in ("_patches", "_patch_gradients", "_gradients", "_unfolded_gradients"):
+    for name in ("_patch_gradients", "_gradients"):
         way = getattr(convolutions, name)
         monkeypatch.setattr(convolutions, name, lambda *given, way=way, name=name, **named: called.append(name) or way(*given, **named))
     assert errors(layer.double(), drawn(2, channels(layer), size, size)) < 1e-10
-    assert set(called) - {"_patches"} == {expected} - {"_patches"}
-    assert ("_patches" in called) == ("_patch" in expected)
+    assert set(called) == ({expected} if expected else set())
+    assert convolutions._unfolds(layer) == unfolds
+
+
+@pytest.mark.parametrize(
+    ("layer", "by_torch", "by_numpy"),
+    [
+        (nn.Conv2d(8, 3, 6, 2), 1, 3),
+        (nn.Conv2d(8, 3, 3), 1, 3),
+        (nn.Conv2d(8, 3, (5, 4), 2), 1, 1),  # a row of the kernel is left over
+        (nn.Conv2d(8, 3, 4, 2, dilation=(2, 1)), 1, 1),
+        (nn.Conv2d(8, 3, 2, 2), 1, 1),
+        (nn.Conv2d(1, 3, 8, 2), 4, 4),  # of few channels
+    ],
+)
+def test_in_how_many_parts(layer: Any, by_torch: int, by_numpy: int, multiplies: str) -> None:
+    assert convolutions._shifts(layer) == (by_numpy if multiplies == "numpy" else by_torch)
 
 
 def channels(layer: nn.Module) -> int:

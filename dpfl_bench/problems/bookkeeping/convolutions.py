@@ -15,6 +15,7 @@ from torch import Tensor
 from torch.nn import functional
 from torch.nn.modules.conv import _ConvNd
 
+from dpfl_bench import device
 from dpfl_bench.problems.bookkeeping import sums
 from dpfl_bench.problems.bookkeeping.sums import Found, Gradients, Positions, Room, formed, joined, lengths_of, over_positions
 from dpfl_bench.problems.products import bmm, packed
@@ -32,9 +33,7 @@ def convolution(room: Room, layer: _ConvNd, x: Tensor, g: Tensor) -> Gradients:
     plain = layer.groups == 1 and not layer.transposed
     if plain and sums.are_few(p, o, k):
         yield "weight", _unformed(layer, x, g, room, k)
-    elif plain and _unfolds(layer):
-        yield "weight", _apart(layer, x, g, room, k, _unfolded_gradients)
-    elif plain and p < MANY_POSITIONS:
+    elif plain and (p < MANY_POSITIONS or _unfolds(layer)):
         yield "weight", _apart(layer, x, g, room, k, _patch_gradients)
     else:
         yield "weight", _apart(layer, x, g, room, k, _gradients)
@@ -53,7 +52,7 @@ def _unformed(layer: _ConvNd, x: Tensor, g: Tensor, room: Room, k: int) -> Found
 def _apart(layer: _ConvNd, x: Tensor, g: Tensor, room: Room, k: int, gradients: Callable[[_ConvNd, Tensor, Tensor], Tensor]) -> Found:
     """gradients(layer, x, g): each record's, (n, o k), channels last unless by `_gradients`."""
     n, numbers = x.shape[0], layer.out_channels * k
-    copied = g[0, 0].numel() * k if gradients is _patch_gradients else 0
+    copied = g[0, 0].numel() * k // _shifts(layer) if gradients is _patch_gradients else 0
     size = max(1, n * sums.WORKING_NUMBERS // max(x.numel(), g.numel(), n * max(numbers, copied)))
     if not room.take(n * numbers):
         some = sums.pieces(n, 1, size)
@@ -72,19 +71,41 @@ def _add_in_order(layer: _ConvNd, summed: Tensor, total: Tensor) -> None:
     total.view(o, c, *kernel).add_(summed.view(o, *kernel, c).movedim(-1, 1))
 
 
-def _patches(layer: _ConvNd, x: Tensor, g: Tensor) -> Tensor:
-    """What each position has seen, (n, positions, kernel x channels): copied from a view in which that overlaps."""
-    x, where = _padded(layer, x).movedim(1, -1).contiguous(), g.shape[2:]
-    n, c = x.shape[0], x.shape[-1]
+def _patches(layer: _ConvNd, x: Tensor, g: Tensor, shifts: int = 1) -> Tensor:
+    """What each position has seen, (n, positions, kernel x channels): copied from a view in which that overlaps.
+
+    shifts: as `_shifts`; only the first part of the kernel's rows then, and the positions that the other parts add below.
+    """
+    x = _padded(layer, x).movedim(1, -1).contiguous()
     record, *steps, _ = x.stride()
-    patches = x.as_strided(
-        (n, *where, *layer.kernel_size, c), (record, *map(mul, steps, layer.stride), *map(mul, steps, layer.dilation), 1)
-    )
-    return packed(patches).view(n, math.prod(where), -1)
+    rows, height = layer.kernel_size[0] // shifts, g.shape[2] + shifts - 1
+    where = ((height, *g.shape[3:]), (*map(mul, steps, layer.stride),))
+    seen = ((rows, *layer.kernel_size[1:], x.shape[-1]), (*map(mul, steps, layer.dilation), 1))
+    turned = _unfolds(layer)  # long runs of positions are copied faster than short ones of places
+    first, second = (seen, where) if turned else (where, seen)
+    patches = packed(x.as_strided((x.shape[0], *first[0], *second[0]), (record, *first[1], *second[1])))
+    found = patches.view(x.shape[0], math.prod(first[0]), math.prod(second[0]))
+    return found.transpose(1, 2) if turned else found
+
+
+def _shifts(layer: _ConvNd) -> int:
+    """The kernel's rows in so many parts, each of which sees what the part before it sees one row of positions further down.
+
+    Fewer numbers are copied and more products made, which is worth it for numpy's and for narrow ones.
+    """
+    shared = layer.dilation[0] == 1 and layer.kernel_size[0] % layer.stride[0] == 0
+    return layer.kernel_size[0] // layer.stride[0] if shared and (device.numpy_multiplies() or _unfolds(layer)) else 1
 
 
 def _patch_gradients(layer: _ConvNd, x: Tensor, g: Tensor) -> Tensor:
-    return bmm(g.flatten(2), _patches(layer, x, g)).flatten(1)
+    """Batched products of positions and patches."""
+    shifts, across = _shifts(layer), math.prod(g.shape[3:])
+    patches, g = _patches(layer, x, g, shifts), g.flatten(2)
+    n, o, p = g.shape
+    parts = patches.as_strided((shifts, n, p, patches.shape[2]), (across * patches.stride(1), *patches.stride()))
+    found = x.new_empty(n, o, shifts, patches.shape[2])
+    bmm(g, parts, out=found.permute(2, 0, 1, 3))
+    return found.flatten(1)
 
 
 def _gradients(layer: _ConvNd, x: Tensor, g: Tensor, apart: bool = True) -> Tensor:
@@ -112,26 +133,6 @@ def _unfolds(layer: _ConvNd) -> bool:
     if c >= FEW_CHANNELS or max(stride) == 1 or layer.dilation[0] > 1 or kernel[0] % stride[0]:
         return False
     return stride[0] * math.prod(kernel[1:]) * c >= MANY_PLACES
-
-
-def _unfolded_gradients(layer: _ConvNd, x: Tensor, g: Tensor) -> Tensor:
-    """Batched products, one for each `stride` rows of the kernel.
-
-    Every stride-th row of positions follows the one before, so that what one product meets is what the one before did, a row further on.
-    """
-    x = _padded(layer, x).contiguous()
-    (n, c), (rows, *kernel), (stride, *across), (height, *positions) = x.shape[:2], layer.kernel_size, layer.stride, g.shape[2:]
-    record, channel, row, *others = x.stride()
-    patches = x.as_strided(
-        (n, stride, *kernel, c, height + rows // stride - 1, *positions),
-        (record, row, *map(mul, others, layer.dilation[1:]), channel, stride * row, *map(mul, others, across)),
-    )
-    x, g = packed(patches).view(n, stride * math.prod(kernel) * c, -1), g.flatten(2)
-    shifts, places = rows // stride, x.shape[1]
-    shifted = x.as_strided((shifts, n, places, g.shape[2]), (math.prod(positions), *x.stride()))
-    found = x.new_empty(n, g.shape[1], shifts, places)
-    bmm(g, shifted.transpose(2, 3), out=found.permute(2, 0, 1, 3))
-    return found.flatten(1)
 
 
 def _padded(layer: _ConvNd, x: Tensor) -> Tensor:
