@@ -12,7 +12,8 @@ import numpy as np
 
 from dpfl_bench import rng
 
-BLOCK = 2**16  # numbers that are drawn at once, in a core's cache; the streams' numbers depend on it
+BLOCK = 2**16  # numbers of one stream that are drawn at once; which they are depends on it
+AT_ONCE = 3 * 2**14  # of several streams: each has eight times as much in the making, and a core's cache is needed for what comes next
 
 
 def client_gaussian(seed: int, round: int, clients: Iterable[int], dimension: int, std: float) -> np.ndarray:
@@ -55,7 +56,7 @@ def normals(streams: Sequence[np.random.Generator], dimension: int) -> np.ndarra
     drawn = np.empty((len(streams), dimension), np.float32)
     for column in range(0, dimension, BLOCK):
         block = drawn[:, column : column + BLOCK]
-        rows = BLOCK // block.shape[1]
+        rows = max(1, AT_ONCE // block.shape[1])
         for row in range(0, len(streams), rows):
             _draw(streams[row : row + rows], block[row : row + rows])
     return drawn
@@ -64,7 +65,8 @@ def normals(streams: Sequence[np.random.Generator], dimension: int) -> np.ndarra
 def _draw(streams: Sequence[np.random.Generator], out: np.ndarray) -> None:
     """r cos a and r sin a, with r^2 / 2 exponential and a uniform. 64 bits for a radius: it ends at 9.4, where no delta can see it."""
     pairs, left = (out.shape[1] + 1) // 2, out.shape[1] // 2
-    bits = np.stack([stream.bit_generator.random_raw(pairs + (pairs + 1) // 2) for stream in streams])
+    words = [stream.bit_generator.random_raw(pairs + (pairs + 1) // 2) for stream in streams]
+    bits = np.stack(words) if len(words) > 1 else words[0][None]
     radius = np.abs(bits[:, :pairs].view(np.int64).astype(np.float32))
     angle = bits[:, pairs:].view(np.int32)[:, :pairs].astype(np.float32)
     radius += np.float32(0.5)
