@@ -19,7 +19,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from dpfl_bench import rng
 from dpfl_bench.problems import tasks
-from dpfl_bench.problems.bookkeeping import Tapped, Untappable, convolutions, rules, sums, supported, trace
+from dpfl_bench.problems.bookkeeping import Tapped, Untappable, convolutions, layers_of, rules, sums, supported, trace
 from dpfl_bench.problems.bookkeeping.recurrent import lstm
 from dpfl_bench.problems.models.mlp import mlp
 
@@ -288,6 +288,7 @@ WAYS: dict[str, dict[str, int]] = {
     "unfolded": {"MANY_POSITIONS": 0, "FORMING": 0, "FEW_CHANNELS": 10**9, "MANY_PLACES": 0},
     "unfolded, one at a time": {"MANY_POSITIONS": 0, "FORMING": 0, "FEW_CHANNELS": 10**9, "MANY_PLACES": 0, "WORKING_NUMBERS": 0},
     "unfolded, not kept": {"MANY_POSITIONS": 0, "FORMING": 0, "FEW_CHANNELS": 10**9, "MANY_PLACES": 0, "KEPT_NUMBERS": 0},
+    "unfolded, gram": {"FORMING": 10**9, "FEW_CHANNELS": 10**9, "MANY_PLACES": 0},
     "not unfolded": {"MANY_POSITIONS": 0, "FORMING": 0, "FEW_CHANNELS": 0},
 }
 MIXED = (
@@ -508,6 +509,17 @@ def test_uses_that_are_refused(use: str) -> None:
             Tapped(module, score, x, torch.ones_like(module(x)))
     assert all(torch.equal(p, q) and p.requires_grad for p, q in zip(module.parameters(), before, strict=True))
     assert not any("forward" in vars(layer) for layer in module.modules())
+
+
+def test_what_has_been_tried() -> None:
+    """The same is found with its layers; that no parameter is used elsewhere is not looked for again."""
+    module, x = made(partial(mlp, [4], 3, [5]), torch.float64), records((4,), torch.float64)
+    assert supported(module, x)
+    found = [Tapped(module, score, x, drawn(N, 3), *layers) for layers in ([], [layers_of(module)])]
+    assert torch.equal(found[0].norms, found[1].norms)
+    other = made(lambda: Using(USES["outside as well"]), torch.float64)
+    Tapped(other, score, x, drawn(N, 4), layers_of(other))
+    assert not supported(other, x)
 
 
 def sharing() -> nn.Module:
