@@ -5,9 +5,9 @@ from __future__ import annotations
 import hashlib
 import inspect
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, partial
-from typing import Any, Literal, cast, get_type_hints
+from typing import Any, Literal, cast
 
 import numpy as np
 import torch
@@ -15,9 +15,13 @@ from torch import Tensor, nn
 
 from dpfl_bench import device, engine, fits, rng
 from dpfl_bench.algorithms.base import Algorithm
+from dpfl_bench.call import call as call
 from dpfl_bench.config import checked
+from dpfl_bench.data import contents
+from dpfl_bench.data.contents import Contents
+from dpfl_bench.data.indices import Indices
 from dpfl_bench.data.prepare import arranged, owned, prepare
-from dpfl_bench.data.records import Records
+from dpfl_bench.data.records import DataError, Records
 from dpfl_bench.federation.clients import Federation
 from dpfl_bench.federation.cohort import Cohort
 from dpfl_bench.federation.doors import GradientDoor, Quantile, SendDoor
@@ -33,19 +37,6 @@ from dpfl_bench.settings import ConfigError, Settings
 from dpfl_bench.targets import target, uses_norms
 
 DESCRIBING = {"_target_", "name", "private", "coins", "needs"}  # keys that describe a choice and are no parameters of it
-
-
-def call(node: Mapping[str, Any], group: str, **given: Any) -> Any:
-    """Call what `_target_` names with those of the node's keys (and of `given`) that it has parameters for."""
-    function = target(node)
-    wanted = inspect.signature(function).parameters
-    offered = {**{k: v for k, v in node.items() if k in wanted}, **given}
-    missing = [n for n, p in wanted.items() if n not in offered and p.default is inspect.Parameter.empty]
-    if missing:
-        raise ConfigError(f"{group}.{missing[0]}: expected a value, for {node['_target_']} needs it; add it to the YAML file")
-    hints = _hints(function)
-    typed = {k: checked(f"{group}.{k}", v, hints[k]) if k in node and k in hints else v for k, v in offered.items()}
-    return function(**{k: v for k, v in typed.items() if k in wanted})
 
 
 def algorithm(settings: Settings) -> Algorithm:
@@ -97,14 +88,6 @@ def _task(settings: Settings) -> tasks.Task:
     return {"classify": tasks.classify, "segment": tasks.segment}[checked("dataset.task", name, Literal["classify", "segment"])]()
 
 
-def _hints(function: Any) -> dict[str, Any]:
-    """The types of its parameters; none where they cannot be resolved (names that only type checkers import)."""
-    try:
-        return get_type_hints(function)
-    except NameError:
-        return {}
-
-
 @dataclass(frozen=True)
 class Data:
     """What was loaded and how it was dealt."""
@@ -113,6 +96,8 @@ class Data:
     records: Records
     parts: list[np.ndarray]
     dealt: str = ""  # the partition's digest, where `records` have been put in its order
+    contents: Contents = field(default_factory=Contents)  # of what was loaded, before it was split and dealt
+    indices: Indices | None = None  # by the source's order
 
     @property
     def partition_hash(self) -> str:
@@ -140,7 +125,9 @@ class Data:
 def data(settings: Settings) -> Data:
     """Load, prepare and deal the records. Errors in the data are ValueErrors of one line."""
     dataset, partition = settings.dataset, settings.partition
+    before = contents.stamps(dataset)
     raw = call(dataset, "dataset")
+    loaded = _contents(dataset, raw, before)
     if raw.task != dataset.get("task", "classify"):
         told = dataset.get("task", "classify")
         raise ConfigError(f"dataset.task={told}: the records of {raw.source} are for {raw.task}; correct the YAML file")
@@ -157,9 +144,19 @@ def data(settings: Settings) -> Data:
         raise ConfigError(fits.lot_too_large(settings.batch_size, smallest))
     lots = LotRule(settings.batch_size, settings.sample_rate)
     where, numbers = device.choose(settings.device), device.dtype(settings.dtype)
-    dealt = digest(parts)
+    dealt, indices = digest(parts), Indices.of(len(raw.train_y), records.split_off, parts)
     records, parts = arranged(records, parts)
-    return Data(Federation(records, parts, lots, where, numbers), records, parts, dealt)
+    return Data(Federation(records, parts, lots, where, numbers), records, parts, dealt, loaded, indices)
+
+
+def _contents(dataset: Mapping[str, Any], raw: Records, before: object) -> Contents:
+    """What was loaded. Files that were written to meanwhile may be neither what was read nor what is hashed."""
+    if not contents.has_known_files(dataset):
+        return contents.of_records(raw)
+    found = contents.of_files(dataset)
+    if found is None or (before is not None and before != contents.stamps(dataset)):
+        raise DataError(f"{raw.source}: its files changed while they were read; expected them to stay as they are; start the run again")
+    return found
 
 
 def _prepared(dataset: Mapping[str, Any], raw: Records) -> Records:

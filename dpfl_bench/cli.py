@@ -23,6 +23,7 @@ usage: dpfl-bench VERB [key=value ...] [group=choice ...]
             on all cores, on a cluster        dpfl-bench run -m hydra/launcher=joblib|slurm ...
             the jobs and how long they take   dpfl-bench run -m --dry-run ...
             only what has not failed earlier  dpfl-bench run -m --no-retry ...
+            where code or data have changed   dpfl-bench run [-m] --force|--accept ...    anew (the old is kept), or as it is
             Slurm's jobs after Ctrl-C         dpfl-bench run -m --detach|--cancel ...
             show the settings                 dpfl-bench run --cfg job algo=dp_fedavg
   plan      no training: noise, eps in every view, rounds that eps allows, optimal steps in theory
@@ -99,6 +100,10 @@ def _run(arguments: list[str]) -> int:
     parser = compose.parser("dpfl-bench run")
     parser.add_argument("--dry-run", action="store_true", help="with -m: the jobs, what is done, how long the rest may take")
     parser.add_argument("--no-retry", action="store_true", help="with -m: leave jobs that failed earlier")
+    parser.add_argument(
+        "--force", action="store_true", help="compute anew what other code or data made; the old folder is kept as ID.old-N"
+    )
+    parser.add_argument("--accept", action="store_true", help="take what other code or data made, and note it in origin.json")
     for way in ("detach", "cancel"):
         parser.add_argument(f"--{way}", dest="on_interrupt", action="store_const", const=way, help="Slurm's jobs after Ctrl-C")
     flags = parser.parse_intermixed_args(arguments)
@@ -110,17 +115,19 @@ def _run(arguments: list[str]) -> int:
         return 0
     preload("dpfl_bench.sweep")
     from dpfl_bench import sweep
+    from dpfl_bench.results.provenance import Answer
 
     where = (flags.config_dir, flags.config_name)
+    answer = Answer(flags.force, flags.accept)
     if flags.multirun:
-        command = shlex.join(["dpfl-bench", "run", *(word for word in arguments if word != "--no-retry")])
-        ways = sweep.Ways(command, flags.dry_run, not flags.no_retry, flags.on_interrupt)
+        command = shlex.join(["dpfl-bench", "run", *(word for word in arguments if word not in ("--no-retry", "--force", "--accept"))])
+        ways = sweep.Ways(command, flags.dry_run, not flags.no_retry, answer, flags.on_interrupt)
         return sweep.run_all(flags.overrides, *where, ways)
     for flag in ("--dry-run", "--no-retry", "--detach", "--cancel"):
         if flag in arguments:
             _say(f"{flag}: expected a sweep; say -m too")
             return 2
-    return sweep.run_one(flags.overrides, *where)
+    return sweep.run_one(flags.overrides, *where, answer)
 
 
 def _status(arguments: list[str]) -> int:
@@ -232,11 +239,11 @@ def _data_files(verb: str, arguments: list[str]) -> int:
         return 2
     composed = compose.composed([f"dataset={name}", *overrides], flags.config_dir, flags.config_name)
     dataset = settings(composed, used=("dataset",)).dataset
-    from dpfl_bench import build
+    from dpfl_bench.call import call
     from dpfl_bench.data import verdict
 
     with redirect_stdout(sys.stderr):  # torchvision may print while it downloads
-        made = {"fetch": verdict.fetched, "verify": verdict.verified}[verb](name, dataset, lambda node: build.call(node, "dataset"))
+        made = {"fetch": verdict.fetched, "verify": verdict.verified}[verb](name, dataset, lambda node: call(node, "dataset"))
     sys.stdout.write(json.dumps(made, indent=2) + "\n" if flags.json else verdict.text(made))
     if "error" in made:
         _say(made["error"])

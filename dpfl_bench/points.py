@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from dpfl_bench.compose import Composer
 from dpfl_bench.config import settings
 from dpfl_bench.launchers.base import Point
+from dpfl_bench.results.provenance import Asker
 from dpfl_bench.settings import ConfigError, Settings
 
 DIVISORS = re.compile(r"local_steps=divisors(?:\\?:(.*))?")
@@ -23,11 +24,16 @@ class Planned:
     points: dict[Point, Settings]
     jobs: int
     errors: list[str]
+    twins: list[tuple[str, Settings, Settings]] = field(default_factory=list)  # of one id, with data that may differ: what is said of them
+
+
+COMPARED = ("root", "url", "download")  # keys of a data set that are in no run id, for its contents are compared
 
 
 def planned(composer: Composer, asked: Sequence[tuple[str, ...]], config_dir: str | None, config_name: str) -> Planned:
     points: dict[Path, tuple[Point, Settings]] = {}
     errors: list[str] = []
+    twins = []
     jobs = [job for overrides in asked for job in _divided(composer, overrides, errors)]
     for number, overrides in enumerate(jobs, start=1):
         try:
@@ -36,8 +42,24 @@ def planned(composer: Composer, asked: Sequence[tuple[str, ...]], config_dir: st
             errors.append(f"job {number} of {len(jobs)} ({' '.join(overrides)}): {error}")
             continue
         point = Point(overrides, config_dir, config_name, made.outputs, made.run_id)
-        points.setdefault(point.folder, (point, made))
-    return Planned(dict(points.values()), len(jobs), errors)
+        first = points.setdefault(point.folder, (point, made))
+        told = [key for key in COMPARED if made.dataset.get(key) != first[1].dataset.get(key)]
+        if told:
+            values = " and ".join(f"dataset.{told[0]}={node.dataset.get(told[0])}" for node in (first[1], made))
+            twins.append((f"job {number} of {len(jobs)} ({' '.join(overrides)}): {values}", first[1], made))
+    return Planned(dict(points.values()), len(jobs), errors, twins)
+
+
+def told_apart(planned: Planned, asker: Asker) -> list[str]:
+    """Jobs of one run id that are no repeats of each other: where the data lie is not part of it, for what they hold is compared."""
+    errors = []
+    for said, first, other in planned.twins:
+        one, two = asker.data(first), asker.data(other)
+        if one is None or two is None:
+            errors.append(f"{said} are one run if they hold the same records, which cannot be seen here; say outputs= for one of them")
+        elif one.hash != two.hash:
+            errors.append(f"{said} hold other records under one run id; expected the same; say outputs= for one of them")
+    return errors
 
 
 def _divided(composer: Composer, overrides: tuple[str, ...], errors: list[str]) -> list[tuple[str, ...]]:

@@ -9,16 +9,16 @@ from typing import Any
 import numpy as np
 
 from dpfl_bench import RESULTS_VERSION
-from dpfl_bench.data.presence import fingerprint
 from dpfl_bench.job import Job
 from dpfl_bench.measure import theorem_gap
 from dpfl_bench.results.folder import MEASURES, RunFolder
+from dpfl_bench.results.origin import Origin
 from dpfl_bench.targets import naive
 
 NAN = float("nan")
 
 
-def result(job: Job, folder: RunFolder, seconds: float, diverged: dict[str, int] | None) -> dict[str, Any]:
+def result(job: Job, folder: RunFolder, seconds: float, diverged: dict[str, int] | None, origin: Origin) -> dict[str, Any]:
     """result.json: one flat record of the run. test_error is that of the last round; best_round is information, not a choice."""
     settings, privacy = job.settings, job.settings.privacy
     rows = folder.metrics.read()
@@ -73,8 +73,8 @@ def result(job: Job, folder: RunFolder, seconds: float, diverged: dict[str, int]
             "source": job.data.records.source,
             "train": int(job.data.federation.sizes.sum()),
             "test": len(job.data.records.test_y),
-            "files": fingerprint(settings.dataset),
         },
+        "origin": origin.hashes,
         "theory": _theory(job, rows),
         "seconds": round(seconds, 3),
     }

@@ -11,14 +11,18 @@ from typing import Any
 import torch
 from tqdm import tqdm
 
-from dpfl_bench import build, engine, measure, report, train
+from dpfl_bench import build, engine, measure, report, resume, train
 from dpfl_bench.federation.cohort import Crew, Diagnostics, State
 from dpfl_bench.federation.schedule import Schedule
 from dpfl_bench.job import Job, initial, prepare
+from dpfl_bench.results import modules
 from dpfl_bench.results.attempt import attempt
-from dpfl_bench.results.environment import environment
+from dpfl_bench.results.environment import write_environment
 from dpfl_bench.results.folder import RunFolder
 from dpfl_bench.results.lock import Claim
+from dpfl_bench.results.origin import Origin, code_of, differing
+from dpfl_bench.results.origin import write as write_origin
+from dpfl_bench.results.provenance import Finding
 from dpfl_bench.results.trackers import Followers, following
 from dpfl_bench.settings import ConfigError, Settings
 from dpfl_bench.signals import Interrupted, Stop, graceful
@@ -33,10 +37,9 @@ def run(settings: Settings, overrides: Sequence[str], config_yaml: str) -> RunFo
     if not folder.finished:
         with graceful() as stop:
             with stop.at_once():
-                job = prepare(settings)
+                job, origin = _prepared(settings)
             with attempt(folder) as claim:
-                if not folder.finished:  # by a process that was at work while this one prepared
-                    _write(job, overrides, config_yaml, folder, claim, stop)
+                _write(job, origin, overrides, config_yaml, folder, claim, stop)
     return folder
 
 
@@ -45,18 +48,34 @@ def compute(settings: Settings, overrides: Sequence[str], config_yaml: str, fold
     if not folder.finished:
         with graceful() as stop:
             with stop.at_once():
-                job = prepare(settings)
-            _write(job, overrides, config_yaml, folder, claim, stop)
+                job, origin = _prepared(settings)
+            _write(job, origin, overrides, config_yaml, folder, claim, stop)
 
 
-def _write(job: Job, overrides: Sequence[str], config_yaml: str, folder: RunFolder, claim: Claim, stop: Stop) -> None:
+def _prepared(settings: Settings) -> tuple[Job, Origin]:
+    """The code is read before it is loaded, the data are those that were loaded."""
+    modules.package()
+    code = code_of(settings)
+    job = prepare(settings)
+    return job, Origin(code, job.data.contents)
+
+
+def _write(job: Job, origin: Origin, overrides: Sequence[str], config_yaml: str, folder: RunFolder, claim: Claim, stop: Stop) -> None:
+    if result := folder.finished:  # by a process that was at work while this one prepared
+        if differs := differing(result.get("origin") or {}, origin, folder):
+            raise ConfigError(Finding(folder, origin, differs).question())
+        return
+    found = resume.checkpoint(folder, job, origin)
     folder.write(".hydra/config.yaml", config_yaml)
     folder.write(".hydra/overrides.yaml", "".join(f"- {o}\n" for o in overrides))
     folder.write("partition.csv", job.data.partition_csv())
-    folder.write("env.json", environment(str(job.data.federation.features.device)))
+    if job.data.indices:
+        job.data.indices.save(folder.path / "partition.npz")
+    write_environment(folder, str(job.data.federation.features.device), origin)
+    write_origin(folder, origin)
     folder.tell("running")
     with following(job.settings.trackers, folder) as followers:
-        _Runner(job, folder, stop, claim, followers).run()
+        _Runner(job, origin, folder, stop, claim, followers).run(found)
 
 
 @dataclass
@@ -64,6 +83,7 @@ class _Runner:
     """Drives the seeds of one run and writes what happens."""
 
     job: Job
+    origin: Origin
     folder: RunFolder
     stop: Stop
     claim: Claim
@@ -74,13 +94,7 @@ class _Runner:
     saved: float = field(default_factory=time.monotonic)
     psi0: float = float("nan")
 
-    def run(self) -> None:
-        found = train.Checkpoint.load(self.folder.checkpoint)
-        if found and found.data != self.job.data.digest:
-            raise ConfigError(
-                f"{self.folder.path}: begun on other data than {self.job.data.records.source}; "
-                "expected the same records; bring them back, say another outputs=, or delete the folder to begin anew"
-            )
+    def run(self, found: train.Checkpoint | None) -> None:
         self.folder.metrics.start(found.metrics_bytes if found else 0)
         self.folder.timing.start(found.timing_bytes if found else 0)
         if found:
@@ -138,12 +152,13 @@ class _Runner:
             state,
             seed=schedule.seed,
             done=done,
-            metrics_bytes=self.folder.metrics.size,
+            metrics_bytes=(size := self.folder.metrics.size),
+            metrics_sum=self.folder.metrics.sum(size),
             timing_bytes=self.folder.timing.size,
             seconds=self.seconds,
             finals=self.finals,
             data=self.job.data.digest,
-        ).save(self.folder.checkpoint)
+        ).save(self.folder.checkpoint, run_id=self.job.settings.run_id, origin=self.origin.hashes)
         self.saved = time.monotonic()
 
     def _finish(self, diverged: dict[str, int] | None) -> None:
@@ -152,11 +167,12 @@ class _Runner:
         self.claim.check()
         torch.save(self.finals, folder.finals)
         folder.write("privacy.json", report.privacy(self.job))
-        result = report.result(self.job, folder, self.seconds, diverged)
+        result = report.result(self.job, folder, self.seconds, diverged, self.origin)
         if self.job.settings.plot:
             from dpfl_bench.results.plots import curve
 
             curve(folder.metrics.path, result, folder.path / "curve.png")
         folder.tell(result["status"])
         folder.write("result.json", result)
-        folder.checkpoint.unlink(missing_ok=True)
+        for file in (folder.checkpoint, folder.previous):
+            file.unlink(missing_ok=True)

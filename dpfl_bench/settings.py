@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Set
+from collections.abc import Collection, Mapping, Set
 from dataclasses import dataclass, fields
 from typing import Any, Literal
 
@@ -181,10 +181,11 @@ class Settings:
         """The same without all seeds and how often is evaluated: runs with one point_id are repeats of each other."""
         return self._hash({*UNTOLD, "seed", "repeats", "eval_every"}, {"seed"})
 
-    def _hash(self, untold: set[str], untold_of_groups: Set[str] = frozenset()) -> str:
+    def _hash(self, untold: Collection[str], untold_of_groups: Set[str] = frozenset()) -> str:
         told = {f.name: _plain(getattr(self, f.name)) for f in fields(self) if f.name not in untold}
-        told["dataset"] = {k: v for k, v in self.dataset.items() if k not in UNTOLD_OF_DATASET | untold_of_groups}
-        told["model"] = {k: v for k, v in self.model.items() if k not in UNTOLD_OF_MODEL}
+        untold_here = {*untold_of(self.dataset, UNTOLD_OF_DATASET), *untold_of_groups}
+        told["dataset"] = {k: v for k, v in self.dataset.items() if k not in untold_here}
+        told["model"] = {k: v for k, v in self.model.items() if k not in untold_of(self.model, UNTOLD_OF_MODEL)}
         told["partition"] = {k: v for k, v in self.partition.items() if k not in untold_of_groups}
         if not self.private and not self.privacy.bound_without_noise:  # both doors are open: nothing of these is used
             told["privacy"] = told["delta"] = None
@@ -196,10 +197,33 @@ def equal_share(records: int, partition: dict[str, Any], clients: int) -> int:
     return int(records * partition["percent"] / 100) if partition["name"] == "overlap" else records // clients
 
 
-# Changes of these move no number (beyond float rounding): where and how a run works, what only `plan` reads
-UNTOLD = {"device", "checkpoint_every", "outputs", "plot", "trackers", "engine", "theory", "records"}
-UNTOLD_OF_DATASET = {"lr", "root", "download", "url", "records", "gram", "max_row_norm", "holds"}
-UNTOLD_OF_MODEL = {"needs"}
+# What stays out of a run's id, and why a change of it moves no number (beyond float rounding)
+UNTOLD = {
+    "device": "where it runs",
+    "checkpoint_every": "a run that goes on ends with the same bits",
+    "outputs": "where it is written",
+    "plot": "drawn of the numbers",
+    "trackers": "told the numbers",
+    "engine": "how the machine is used",
+    "theory": "only `plan` reads it",
+    "records": "only `plan` reads it",
+}
+# The same of a group's keys, for the loaders and models of this package alone: what a user's own does with a key of that name is not known
+UNTOLD_OF_DATASET = {
+    "root": "where the files lie; the run keeps a hash of what they hold (origin.json), which is compared before it is taken",
+    "url": "where the files come from; the same hash",
+    "download": "whether missing files are fetched; the same hash",
+    "lr": "a suggestion; the run's own lr is in the id",
+    "records": "read before the data are there: by `plan`, and by the refusals of what cannot be dealt",
+    "gram": "only `plan` reads it",
+    "max_row_norm": "only `plan` reads it",
+    "holds": "only the refusals of what does not fit read it",
+}
+UNTOLD_OF_MODEL = {"needs": "only the refusals of what does not fit read it"}
+
+
+def untold_of(node: Mapping[str, Any], untold: Mapping[str, str]) -> Set[str]:
+    return untold.keys() if str(node.get("_target_")).startswith("dpfl_bench.") else frozenset()
 
 
 def _plain(value: Any) -> Any:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from dpfl_bench.results import sweeps
-from dpfl_bench.results.folder import BROKEN, RunFolder, State
+from dpfl_bench.results.folder import BROKEN, SET_ASIDE, RunFolder, State
 from dpfl_bench.results.sweeps import Sweep
 from dpfl_bench.settings import ConfigError
 
@@ -90,7 +90,8 @@ def _unfinished(state: State) -> bool:
 def _runs(path: Path) -> list[Path]:
     if (path / "status.json").exists():
         return [path]
-    return sorted({found.parent for found in (*path.glob("*/status.json"), *path.glob("runs/*/status.json"))})
+    found = {file.parent for file in (*path.glob("*/status.json"), *path.glob("runs/*/status.json"))}
+    return sorted(run for run in found if not SET_ASIDE.search(run.name))
 
 
 def _overrides(run: Path) -> list[str]:

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from dpfl_bench import compose, launchers, points, status
+from dpfl_bench.call import call
+from dpfl_bench.compose import Composed
 from dpfl_bench.config import settings
 from dpfl_bench.estimate import Measured
 from dpfl_bench.imports import preload
@@ -18,23 +20,33 @@ from dpfl_bench.launchers.base import Detached, Launcher, Point
 from dpfl_bench.progress import Progress, duration, say
 from dpfl_bench.results import lock, provenance, sweeps
 from dpfl_bench.results.folder import RunFolder, State
+from dpfl_bench.results.provenance import Answer, Asker
 from dpfl_bench.results.summary import summary
 from dpfl_bench.results.sweeps import Sweep
 from dpfl_bench.settings import ConfigError, Settings
 from dpfl_bench.signals import Interrupted
 
 SHOWN = 20  # failed jobs that are told at the end
+ASK = Answer()
 
 
-def run_one(overrides: Sequence[str], config_dir: str | None, config_name: str) -> int:
+def run_one(overrides: Sequence[str], config_dir: str | None, config_name: str, answer: Answer = ASK) -> int:
     points.refuse_divisors(overrides)
     composed = compose.composed(overrides, config_dir, config_name)
     made = settings(composed)
+    return _asked(made, composed, answer)
+
+
+def _asked(made: Settings, composed: Composed, answer: Answer) -> int:
+    """Compute what is not there yet, unless other code or data made what is there and nobody said what is to become of it."""
     folder = RunFolder.at(made.outputs, made.run_id)
+    try:
+        _settled(made, folder, answer)
+    except lock.Held as error:
+        say(str(error))
+        return 1
     known = folder.finished
-    if known is not None:
-        provenance.check(made, folder, known)
-    else:
+    if known is None:
         preload("dpfl_bench.run")
         from dpfl_bench.run import run
 
@@ -53,6 +65,22 @@ def run_one(overrides: Sequence[str], config_dir: str | None, config_name: str) 
     return 1 if result["status"] == "diverged" else 0
 
 
+def _settled(made: Settings, folder: RunFolder, answer: Answer) -> None:
+    """Raises ConfigError with what the user has to answer. Who forces a run that is finished wants it computed again."""
+    if answer.force and folder.finished and not lock.holder(folder.path):
+        say(f"{folder.path}: computed anew; what was there is kept as {folder.set_aside().name}")
+        return
+    finding = Asker(_load).look(made, folder)
+    found = [finding] if finding else []
+    if refused := provenance.refused(found, answer):
+        raise ConfigError(refused[0])
+    provenance.settle(found, answer, say)
+
+
+def _load(dataset: Mapping[str, Any]) -> Any:
+    return call(dataset, "dataset")
+
+
 @dataclass(frozen=True)
 class Ways:
     """How a sweep is run, beside what it is."""
@@ -60,6 +88,7 @@ class Ways:
     command: str  # that was typed, and that finishes it
     dry: bool = False
     retry: bool = True
+    answer: Answer = ASK  # where code or data differ
     on_interrupt: str | None = None  # what becomes of Slurm's jobs
 
 
@@ -70,7 +99,10 @@ def run_all(overrides: Sequence[str], config_dir: str | None, config_name: str, 
     expanded = composer.sweep(overrides)
     launcher = _launcher(expanded.launcher, ways.on_interrupt)
     planned = points.planned(composer, expanded.jobs, config_dir, config_name)
-    errors = planned.errors or provenance.check_all((made, RunFolder(point.folder)) for point, made in planned.points.items())
+    asker = Asker(None if ways.dry else _load)  # a dry run calls nothing of the user's
+    looked = [] if planned.errors else [asker.look(made, RunFolder.at(made.outputs, made.run_id)) for made in planned.points.values()]
+    findings = [finding for finding in looked if finding]
+    errors = planned.errors or [*points.told_apart(planned, asker), *provenance.refused(findings, ways.answer)]
     for error in errors:
         say(error)
     if errors:
@@ -79,6 +111,12 @@ def run_all(overrides: Sequence[str], config_dir: str | None, config_name: str, 
         say(f"{planned.jobs - len(planned.points)} of {planned.jobs} jobs are the same run as another one and are left out")
     for line in _absent(planned.points.values()):
         say(line)
+    if not ways.dry:
+        try:
+            provenance.settle(findings, ways.answer, say)
+        except lock.Held as error:
+            say(str(error))
+            return 1
     if ways.dry:
         sys.stdout.writelines(_described(planned.points, launcher.at_once))
         return 0

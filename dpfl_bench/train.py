@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO, Any, cast
 
 import torch
 
+from dpfl_bench import sealed
 from dpfl_bench.federation.cohort import Cohort, Crew, Diagnostics, State
 from dpfl_bench.federation.schedule import Schedule
 from dpfl_bench.privacy.ledger import Ledger
+
+PREVIOUS = "previous.pt"  # the checkpoint before the latest: where that one is damaged, the run goes on from here
 
 
 class Diverged(ArithmeticError):
@@ -53,6 +57,7 @@ class Checkpoint:
     clip: float
     earlier: torch.Tensor
     metrics_bytes: int  # how long metrics.csv and timing.csv were
+    metrics_sum: str  # of those bytes: rows that rot would be in the result
     timing_bytes: int
     seconds: float
     finals: dict[int, torch.Tensor]  # final parameters of the seeds that are done
@@ -86,18 +91,19 @@ class Checkpoint:
             self.earlier.to(like),
         )
 
-    def save(self, path: Path) -> None:
-        """Atomic: a kill at any moment leaves the old checkpoint or the new one."""
-        path.parent.mkdir(parents=True, exist_ok=True)
-        part = path.with_suffix(f".{os.getpid()}.part")
-        with part.open("wb") as file:
-            torch.save(self.__dict__, file)
-            file.flush()
-            os.fsync(file.fileno())
-        part.replace(path)
+    def save(self, path: Path, **told: Any) -> None:
+        """Under a checksum, with what it tells of itself (`told`). The one that was there becomes the previous one."""
+        with sealed.writing(path.with_suffix(".new"), **told) as file:
+            torch.save(self.__dict__, cast(IO[bytes], file))  # torch asks for no more than it has
+        with suppress(FileNotFoundError):
+            path.replace(path.with_name(PREVIOUS))
+        path.with_suffix(".new").replace(path)
 
     @staticmethod
-    def load(path: Path) -> Checkpoint | None:
-        if not path.exists():
-            return None
-        return Checkpoint(**torch.load(path, map_location="cpu", weights_only=True))
+    def load(path: Path) -> Checkpoint:
+        """Raises sealed.Broken where it is not what was saved."""
+        sealed.check(path)
+        try:
+            return Checkpoint(**torch.load(path, map_location="cpu", weights_only=True))
+        except TypeError:
+            raise sealed.Broken("made by a version with other checkpoints") from None

@@ -7,6 +7,7 @@ import threading
 import omegaconf  # noqa: F401
 
 from dpfl_bench.imports import preload
+from dpfl_bench.results import modules
 from dpfl_bench.signals import ASKING
 
 parent, imported = os.getppid(), threading.Event()
@@ -23,6 +24,7 @@ for number in ASKING:  # the command passes them on to its workers
     signal.signal(number, signal.SIG_IGN)
 follower = threading.Thread(target=follow)
 follower.start()
+modules.package()  # of the code that is loaded now, whenever a worker asks
 preload("dpfl_bench.run")
 imported.set()
 follower.join()

@@ -18,7 +18,7 @@ COLUMNS = [
 ]
 FILES = {
     *(".hydra/config.yaml", ".hydra/overrides.yaml", "status.json", "metrics.csv", "timing.csv", "result.json", "partition.csv"),
-    *("privacy.json", "env.json", "checkpoint/final.pt", "curve.png"),
+    *("privacy.json", "env.json", "checkpoint/final.pt", "curve.png", "origin.json", "partition.npz"),
 }
 RESULT = [
     *("run_id", "status", "algo", "dataset", "model", "eps_target", "eps", "delta"),
@@ -40,7 +40,8 @@ def test_no_argument_is_enough(first: tuple[Path, Said]) -> None:
     assert said.code == 0, said.err
     folder = cwd / said.out.splitlines()[-1]
     assert folder == cwd / "outputs" / "runs" / settings_of().run_id
-    assert {str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_file()} == FILES
+    patch = {"diff.patch"} if read(folder, "env.json")["dirty"] else set()
+    assert {str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_file()} == FILES | patch
     assert [p.name for p in cwd.iterdir()] == ["outputs"]
     assert "Traceback" not in said.err
     assert "test error" in said.err

@@ -13,7 +13,7 @@ import dpfl_bench
 ROOT = Path(dpfl_bench.__file__).parent
 # DESIGN section 4. `algorithms.base` is the contract that the engine plays by: what crosses the doors. It imports only torch
 LAYERS = [
-    {"rng", "settings", "ranges", "theory", "device", "signals", "imports", "algorithms.base"},
+    {"rng", "settings", "ranges", "theory", "device", "signals", "imports", "sealed", "algorithms.base"},
     {"problems", "data"},
     {"privacy"},
     {"federation"},
@@ -30,11 +30,14 @@ LAYERS = [
         "holders",
         "privatise",
         "engine",
+        "call",
         "build",
         "job",
         "measure",
         "report",
         "run",
+        "resume",
+        "replay",
         "progress",
         "early",
         "warm",

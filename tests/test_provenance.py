@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import functools
+import os
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -10,12 +13,12 @@ from command import QUICK, call
 from conftest import settings_of
 
 from dpfl_bench import run
-from dpfl_bench.data.presence import fingerprint
+from dpfl_bench.data import contents, libsvm
 from dpfl_bench.results import best
 from dpfl_bench.settings import ConfigError
 
 GIVEN = ("algo=fedavg", "dataset=libsvm", "dataset.path=records", "partition=iid", "clients=3", "rounds=4", "local_steps=2", *QUICK)
-OTHER = "computed on other data files than are there now (LIBSVM text: records); expected the same names and sizes"
+OTHER = "computed by or on other data (training file) than there are now; expected the same; say --force to compute it anew"
 
 
 def write(records: int, seed: int = 0) -> None:
@@ -24,11 +27,14 @@ def write(records: int, seed: int = 0) -> None:
     Path("records").write_text("\n".join(lines) + "\n")
 
 
-def test_a_finished_run_of_other_files_is_not_taken_for_this_one() -> None:
+@pytest.mark.parametrize("others", [(90, 0), (60, 1)], ids=["more records", "the same name and size"])
+def test_a_finished_run_of_other_files_is_not_taken_for_this_one(others: tuple[int, int]) -> None:
     write(60)
+    size = Path("records").stat().st_size
     first = call("run", *GIVEN)
     assert call("run", *GIVEN).err.startswith("dpfl-bench: already done: ")
-    write(90)
+    write(*others)
+    assert (Path("records").stat().st_size == size) == (others[0] == 60)
     said = call("run", *GIVEN)
     assert (said.code, said.out) == (2, "")
     assert said.err.startswith(f"dpfl-bench: {first.folder}: {OTHER}")
@@ -41,21 +47,75 @@ def test_a_finished_run_of_other_files_is_not_taken_for_this_one() -> None:
     assert call("run", "-m", *GIVEN, "seed=0,1").code == 0
 
 
-def test_what_is_held_by_a_checksum_or_made_here_has_no_need(tmp_path: Path) -> None:
+def test_bytes_that_are_changed_behind_the_clock_are_seen() -> None:
+    """Whoever writes to a file and sets its times back changes its ctime."""
     write(60)
-    (tmp_path / "libsvm").mkdir()
-    (tmp_path / "libsvm" / "mushrooms").write_bytes(Path("records").read_bytes())
+    assert call("run", *GIVEN).code == 0
+    before = Path("records").stat()
+    write(60, seed=1)
+    os.utime("records", ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert call("run", *GIVEN).code == 2
 
-    def of(*given: str) -> str | None:
-        return fingerprint(settings_of(*given, f"dataset.root={tmp_path}").dataset)
 
-    assert of("dataset=mushrooms") is None
-    loose = of("dataset=mushrooms", "dataset.verify=false")
-    assert loose is not None
-    (tmp_path / "libsvm" / "mushrooms").write_bytes(b"1 1:1\n")
-    assert of("dataset=mushrooms", "dataset.verify=false") not in (None, loose)
-    assert of("dataset=phishing", "dataset.verify=false") is None, "there are no files"
-    assert fingerprint(settings_of().dataset) is None
+def test_what_a_data_set_holds(tmp_path: Path) -> None:
+    """By the bytes of the files, wherever they lie; what is generated has none."""
+    (tmp_path / "here" / "libsvm").mkdir(parents=True)
+    write(60)
+    (tmp_path / "here" / "libsvm" / "mushrooms").write_bytes(Path("records").read_bytes())
+    shutil.copytree(tmp_path / "here", tmp_path / "there")
+
+    def of(*given: str) -> contents.Contents | None:
+        return contents.of_files(settings_of(*given).dataset)
+
+    here, there = (of("dataset=mushrooms", f"dataset.root={tmp_path / where}") for where in ("here", "there"))
+    assert here is not None
+    assert here == there
+    (tmp_path / "there" / "libsvm" / "mushrooms").write_bytes(b"1 1:1\n")
+    assert of("dataset=mushrooms", f"dataset.root={tmp_path / 'there'}") not in (None, here)
+    assert of("dataset=phishing", f"dataset.root={tmp_path / 'here'}") is None, "there are no files"
+    bundled, generated = of(), of("dataset=synthetic_logistic")
+    assert bundled is not None
+    assert list(bundled.parts) == ["breast_cancer.csv"]
+    assert generated == of("dataset=synthetic_logistic", "dataset.seed=1")
+
+
+@pytest.mark.skipif("DPFL_DATA_DIR" not in os.environ, reason="no real data")
+@pytest.mark.parametrize("name", ["mnist", "cifar10", "emnist_balanced", "a9a", "femnist", "shakespeare", "reddit", "ixi", "messidor"])
+def test_what_real_data_sets_hold(name: str, tmp_path: Path) -> None:
+    """Every byte of every file that is read counts."""
+    dataset = settings_of(f"dataset={name}", *(["dataset.verify=false"] if name in ("mnist", "cifar10", "emnist_balanced") else [])).dataset
+    files = contents._files(dataset)
+    before = contents.of_files(dataset)
+    if files is None or before is None:
+        pytest.skip("not on this machine")
+    assert set(before.parts) == set(files)
+    root = Path(os.environ["DPFL_DATA_DIR"])
+    moved = {**dataset, "root": str(tmp_path)}
+    for file in files.values():
+        copy = tmp_path / file.relative_to(root)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(file, copy)
+    assert contents.of_files(moved) == before
+    last = tmp_path / sorted(files.values())[-1].relative_to(root)
+    content = bytearray(last.read_bytes())
+    content[-1] ^= 1
+    last.write_bytes(content)
+    assert contents.of_files(moved) != before
+
+
+def test_files_that_are_written_to_while_they_are_read_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    write(60)
+    real = libsvm.load
+
+    def load(**given: object) -> object:
+        made = real(**given)
+        write(60, seed=1)
+        return made
+
+    monkeypatch.setattr(libsvm, "load", functools.wraps(real)(load))
+    said = call("run", *GIVEN)
+    assert said.code == 2
+    assert "its files changed while they were read" in said.err
 
 
 def test_a_checkpoint_goes_on_with_its_own_records_alone(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -73,7 +133,9 @@ def test_a_checkpoint_goes_on_with_its_own_records_alone(monkeypatch: pytest.Mon
     folder = Path("outputs/runs", settings.run_id)
     before = (folder / "metrics.csv").read_bytes()
     write(60, seed=1)
-    with pytest.raises(ConfigError, match="begun on other data than LIBSVM text: records; expected the same records; bring them back"):
+    with pytest.raises(
+        ConfigError, match=r"begun by or on other data \(training file\) than there are now; expected the same; bring them back"
+    ):
         run.run(settings, (), "")
     assert (folder / "metrics.csv").read_bytes() == before, "nothing is lost"
     write(60)

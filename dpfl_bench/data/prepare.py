@@ -181,6 +181,7 @@ def _split(raw: Records, fraction: float, seed: int) -> Records:
         test_y=raw.train_y[test],
         owners=None if raw.owners is None else raw.owners[~test],
         test_owners=None if raw.owners is None else raw.owners[test],
+        split_off=test,
     )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -43,20 +42,33 @@ def presence(dataset: Mapping[str, Any]) -> Presence | None:
     return None if look is None else look(dataset)
 
 
-def fingerprint(dataset: Mapping[str, Any]) -> str | None:
-    """Changes with the names and sizes of a data set's files; None where checksums hold them to what they are, or where none are here."""
+def known(dataset: Mapping[str, Any]) -> bool:
+    return loader(dataset) in _LOOK
+
+
+def read_by(dataset: Mapping[str, Any]) -> dict[str, Path] | None:
+    """The files that our loader reads, by names that do not tell where they lie; None where some of them are missing."""
+    kind = loader(dataset)
+    if kind == "libsvm":
+        return dict(zip(("training file", "test file"), libsvm_files(dataset), strict=False))
     looked = presence(dataset)
-    files = [file for file in looked.there if file.suffix != ".gz" or loader(dataset) != "vision"] if looked else []
-    if not files or looked is None or looked.folder is None or _pinned(dataset):
+    if looked is None or looked.folder is None:
         return None
-    told = sorted(f"{os.path.relpath(file, looked.folder)} {file.stat().st_size}" for file in files)
-    return hashlib.blake2b("\n".join(told).encode(), digest_size=8).hexdigest()
+    if kind == "vision":
+        return _vision_reads(dataset, looked.folder)
+    files = looked.there
+    if kind == "messidor" and (looked.folder / "labels.csv") in files:
+        files = tuple(file for file in files if not file.match("Annotation_Base*.csv"))
+    complete = bool(files) and not any("*" in lacking or lacking.endswith((".json", ".csv")) for lacking in looked.missing)
+    return {os.path.relpath(file, looked.folder): file for file in files} if complete else None
 
 
-def _pinned(dataset: Mapping[str, Any]) -> bool:
-    if loader(dataset) == "libsvm":
-        return bool(dataset.get("verify")) and all(libsvm_files(dataset).values())
-    return loader(dataset) == "vision" and bool(dataset.get("verify"))
+def _vision_reads(dataset: Mapping[str, Any], folder: Path) -> dict[str, Path] | None:
+    """Without `verify` a part of them will do."""
+    kind = _kind(dataset)
+    names = [file for part in (*kind.train, *kind.test) for file in part] if kind else []
+    there = {name: folder / name for name in names if (folder / name).is_file()}
+    return there if there and (len(there) == len(names) or not dataset.get("verify")) else None
 
 
 def loader(dataset: Mapping[str, Any]) -> str:
@@ -69,9 +81,13 @@ def _none(dataset: Mapping[str, Any]) -> Presence:
     return Presence(None)
 
 
-def _vision(dataset: Mapping[str, Any]) -> Presence | None:
+def _kind(dataset: Mapping[str, Any]) -> vision.ImageSet | None:
     sets = {title.replace("_", "").lower(): kind for title, kind in vision.SETS.items()}
-    kind = sets.get(str(dataset.get("name")).replace("_", "").lower())
+    return sets.get(str(dataset.get("name")).replace("_", "").lower())
+
+
+def _vision(dataset: Mapping[str, Any]) -> Presence | None:
+    kind = _kind(dataset)
     if kind is None:
         return None
     folder = data_root(dataset.get("root")) / kind.folder

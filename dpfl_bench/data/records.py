@@ -35,6 +35,7 @@ class Records:
     task: str = "classify"  # classify (or regress, where classes is 0) | next_token | segment
     test_owners: np.ndarray | None = None  # (n,) the natural client of each test record, None where the data has none
     counted: tuple[int, str] | None = None  # where `expected` counts what records are cut from: how many these are of, and the word
+    split_off: np.ndarray | None = None  # (n,) of the source's training records, those that became test records
 
     @property
     def subset(self) -> str:

@@ -95,7 +95,7 @@ def _is_of_privacy(key: str) -> bool:
 
 def _counts(key: str) -> bool:
     group, _, inner = key.partition(".")
-    untold = {"dataset": UNTOLD_OF_DATASET, "model": UNTOLD_OF_MODEL}.get(group, set())
+    untold = {"dataset": UNTOLD_OF_DATASET, "model": UNTOLD_OF_MODEL}.get(group, {})
     return not (group in UNTOLD or inner == "_target_" or inner.partition(".")[0] in untold)
 
 

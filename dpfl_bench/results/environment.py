@@ -1,4 +1,4 @@
-"""env.json: what a number was made with."""
+"""env.json: what a number was made with. diff.patch, beside it: what a commit alone does not say."""
 
 from __future__ import annotations
 
@@ -7,44 +7,123 @@ import shlex
 import subprocess
 import sys
 from functools import cache
-from importlib import metadata
+from importlib import import_module, metadata
 from pathlib import Path
 from typing import Any
 
 import dpfl_bench
 from dpfl_bench.device import numpy_multiplies
+from dpfl_bench.results.folder import RunFolder
+from dpfl_bench.results.modules import PACKAGE
+from dpfl_bench.results.origin import Origin
 
 PACKAGES = ("torch", "torchvision", "numpy", "scipy", "hydra-core", "omegaconf", "dp-accounting", "scikit-learn", "pandas")
+PATCH = "diff.patch"
+MOST = 1_000_000  # characters of a patch
+COUNTED = ("*.py", "*.yaml", "*.yml")  # untracked files of these kinds are code and settings too
+NOT_COUNTED = "/.hydra/"  # runs write theirs
+
+
+def write_environment(folder: RunFolder, device: str, origin: Origin) -> None:
+    """env.json, and the patch where the code is not that of the commit."""
+    told, patch = environment(device), _code()[1]
+    own = [tree for tree in _own_trees(origin) if tree != _top(PACKAGE)]
+    folder.write("env.json", {**told, "targets": [{"folder": str(tree), **_checkout(tree)} for tree in own]})
+    if patch:
+        folder.write(PATCH, patch)
+    else:
+        (folder.path / PATCH).unlink(missing_ok=True)
 
 
 def environment(device: str) -> dict[str, Any]:
-    """Commit and dirty flag (null outside a git checkout), versions, host, device and command."""
+    """Commit and dirty flag (of the checkout, or of what the wheel was built from), versions, machine, device and command."""
     import torch
 
     return {
-        **_code(),
+        **_code()[0],
         "python": platform.python_version(),
         "platform": platform.platform(),
         "host": platform.node(),
+        "cpu": _cpu(),
         "device": device,
         "threads": torch.get_num_threads(),
         "products": "numpy" if device.startswith("cpu") and numpy_multiplies() else "torch",
         "command": shlex.join(sys.argv),
+        "cwd": str(Path.cwd()),
     }
 
 
 @cache
-def _code() -> dict[str, Any]:
-    """Asked once a process, which goes on with the code that it has loaded, whatever becomes of the files."""
-    source = Path(dpfl_bench.__file__).parent
-    commit = _git(source, "rev-parse", "HEAD")
-    return {
+def _code() -> tuple[dict[str, Any], str]:
+    """Asked once a process, which goes on with the code that it has loaded, whatever becomes of the files. Second: the patch."""
+    checkout = _checkout(PACKAGE) if _git(PACKAGE, "ls-files", "--error-unmatch", "__init__.py") else _built()
+    patch = _patch(_top(PACKAGE)) if checkout["dirty"] and _top(PACKAGE) else ""
+    told = {
         "dpfl_bench": dpfl_bench.__version__,
         "results_version": dpfl_bench.RESULTS_VERSION,
-        "commit": commit,
-        "dirty": None if commit is None else bool(_git(source, "status", "--porcelain", "--untracked-files=no")),
+        **checkout,
+        "diff": PATCH if patch else None,
         "versions": {name: _version(name) for name in PACKAGES},
     }
+    return told, patch
+
+
+def _checkout(folder: Path) -> dict[str, Any]:
+    """Untracked code and settings count: an algorithm that was never committed is not in the commit."""
+    commit = _git(folder, "rev-parse", "HEAD")
+    top = _top(folder)
+    if commit is None or top is None:
+        return {"commit": None, "dirty": None}
+    return {"commit": commit, "dirty": bool(_git(top, "status", "--porcelain", "--untracked-files=no") or _untracked(top))}
+
+
+def _built() -> dict[str, Any]:
+    """What an installed wheel knows of the checkout that it was built from."""
+    try:
+        built = import_module("dpfl_bench._build")
+    except ImportError:
+        return {"commit": None, "dirty": None}
+    return {"commit": built.COMMIT, "dirty": built.DIRTY}
+
+
+def _untracked(top: Path) -> list[str]:
+    found = _git(top, "ls-files", "--others", "--exclude-standard", "-z", "--", *COUNTED) or ""
+    return [name for name in found.split("\0") if name and NOT_COUNTED not in f"/{name}"]
+
+
+def _patch(top: Path | None) -> str:
+    """What was changed, and the untracked files, as `git apply` takes it; cut where it is long."""
+    if top is None:
+        return ""
+    parts = [_git(top, "diff", "HEAD", strip=False) or "", *(_added(top, name) for name in _untracked(top))]
+    patch = "".join(parts)
+    return patch if len(patch) <= MOST else f"{patch[:MOST]}\n[cut: {len(patch) - MOST} of {len(patch)} characters are left out]\n"
+
+
+def _added(top: Path, name: str) -> str:
+    """git says with exit code 1 that the two differ."""
+    return _git(top, "diff", "--no-index", "--", "/dev/null", name, strip=False, codes=(0, 1)) or ""
+
+
+@cache
+def _top(folder: Path) -> Path | None:
+    found = _git(folder, "rev-parse", "--show-toplevel")
+    return Path(found) if found else None
+
+
+def _own_trees(origin: Origin) -> list[Path]:
+    """The checkouts in which the user's own code lies."""
+    folders = {Path(file).parent for _, file in origin.code.values() if not Path(file).is_relative_to(PACKAGE)}
+    return sorted({top for folder in folders if (top := _top(folder))})
+
+
+@cache
+def _cpu() -> str | None:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        return next(line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    except (OSError, StopIteration):
+        return platform.processor() or None
 
 
 def _version(name: str) -> str | None:
@@ -54,13 +133,11 @@ def _version(name: str) -> str | None:
         return None
 
 
-def _git(folder: Path, *arguments: str) -> str | None:
-    """None where there is no git, no checkout, or the checkout is not this project's (an installed wheel)."""
+def _git(folder: Path, *arguments: str, strip: bool = True, codes: tuple[int, ...] = (0,)) -> str | None:
+    """None where there is no git, no checkout, or git refuses."""
     try:
-        tracked = subprocess.run(["git", "ls-files", "--error-unmatch", "__init__.py"], cwd=folder, capture_output=True, timeout=10)
-        if tracked.returncode:
-            return None
-        done = subprocess.run(["git", *arguments], cwd=folder, capture_output=True, text=True, timeout=10)
+        done = subprocess.run(["git", *arguments], cwd=folder, capture_output=True, timeout=20)
     except (OSError, subprocess.TimeoutExpired):
         return None
-    return done.stdout.strip() if done.returncode == 0 else None
+    said = done.stdout.decode(errors="replace")
+    return None if done.returncode not in codes else said.strip() if strip else said

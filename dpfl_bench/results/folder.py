@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import csv
+import hashlib
 import io
 import json
 import math
 import os
 import platform
+import re
+import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -15,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dpfl_bench.results.clean import clean
-from dpfl_bench.results.lock import holder
+from dpfl_bench.results.lock import held, holder
 
 if TYPE_CHECKING:
     import numpy as np
@@ -28,6 +31,7 @@ METRICS = [
 MEASURES = ("test_error", "test_loss", "train_loss")  # of those, what a point may be best by
 TIMING = ["seed", "round", "seconds"]
 FINISHED = ("done", "diverged")
+SET_ASIDE = re.compile(r"\.old-\d+$")  # names of folders that a run which was computed anew had before: no runs any more
 BROKEN = (ValueError, KeyError, TypeError, AttributeError)  # what files raise that are not ours, or only half of them
 
 
@@ -48,18 +52,19 @@ class State:
 
 
 class RunFolder:
-    """outputs/runs/<run_id>"""
+    """outputs/runs/<run_id>. `run_id`: the run that is asked for; a result of another one that lies here is not taken for its own."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, path: Path, run_id: str | None = None) -> None:
+        self.path, self.run_id = path, run_id
         self.metrics = GrowingCsv(path / "metrics.csv", METRICS)
         self.timing = GrowingCsv(path / "timing.csv", TIMING)
         self.checkpoint = path / "checkpoint" / "latest.pt"
+        self.previous = path / "checkpoint" / "previous.pt"  # the one before it
         self.finals = path / "checkpoint" / "final.pt"
 
     @staticmethod
     def at(outputs: str, run_id: str) -> RunFolder:
-        return RunFolder(Path(outputs) / "runs" / run_id)
+        return RunFolder(Path(outputs) / "runs" / run_id, run_id)
 
     def read(self, name: str) -> dict[str, Any] | None:
         """A JSON file of the run, None where there is none."""
@@ -104,9 +109,39 @@ class RunFolder:
         """The result, if this run ended by itself. One that cannot be read is none: the run goes on from its checkpoint, or begins anew."""
         try:
             result = self.read("result.json")
-            return result if result and result["status"] in FINISHED else None
+            return result if result and result["status"] in FINISHED and not self.stranger else None
         except BROKEN:
             return None
+
+    @property
+    def stranger(self) -> str | None:
+        """The id of another run than the one asked for, if that one's result lies here: a folder that was copied or renamed."""
+        try:
+            named = (self.read("result.json") or {}).get("run_id") if self.run_id else None
+        except BROKEN:
+            return None
+        return str(named) if named and named != self.run_id else None
+
+    def set_aside(self) -> Path:
+        """Under the next free name <run_id>.old-N. Raises Held where a process works here."""
+        with held(self.path) as claim:
+            number = 1
+            while (kept := self.path.with_name(f"{self.path.name}.old-{number}")).exists():
+                number += 1
+            self.path.rename(kept)
+            claim.moved(kept)
+        return kept
+
+    def keep_bad(self, file: Path, copied: bool = False) -> Path:
+        """A file that cannot be used, under the next free name FILE.bad-N; `copied`: it also stays where it is."""
+        number = 1
+        while (kept := file.with_name(f"{file.name}.bad-{number}")).exists():
+            number += 1
+        if copied:
+            shutil.copyfile(file, kept)
+        else:
+            file.rename(kept)
+        return kept
 
 
 class GrowingCsv:
@@ -121,7 +156,16 @@ class GrowingCsv:
         if size == 0:
             self.path.write_text(",".join(self.columns) + "\n")
         else:
-            os.truncate(self.path, size)
+            os.truncate(self.path, min(size, self.path.stat().st_size))
+
+    def sum(self, size: int) -> str:
+        """Of its first `size` bytes; empty where it has fewer."""
+        try:
+            with self.path.open("rb") as file:
+                content = file.read(size)
+        except FileNotFoundError:
+            return ""
+        return hashlib.blake2b(content, digest_size=16).hexdigest() if len(content) == size else ""
 
     def append(self, row: Mapping[str, float | int | None]) -> None:
         text = io.StringIO()

@@ -10,7 +10,7 @@ from typing import Any
 
 from dpfl_bench import RESULTS_VERSION
 from dpfl_bench.results import sweeps
-from dpfl_bench.results.folder import BROKEN, FINISHED, MEASURES, RunFolder
+from dpfl_bench.results.folder import BROKEN, FINISHED, MEASURES, SET_ASIDE, RunFolder
 from dpfl_bench.results.sweeps import Sweep
 from dpfl_bench.settings import ConfigError
 
@@ -79,7 +79,7 @@ def run_folders(folder: Path) -> Iterator[Path]:
         yield folder
         return
     for entry in entries:
-        if entry.is_dir(follow_symlinks=False):
+        if entry.is_dir(follow_symlinks=False) and not SET_ASIDE.search(entry.name):
             yield from run_folders(Path(entry.path))
 
 

@@ -87,6 +87,11 @@ class Claim:
         if self.lost:
             raise Lost(f"{self.folder}: taken over by another process while this one stood still")
 
+    def moved(self, folder: Path) -> None:
+        """The folder has been given another name, under which nobody works."""
+        self._ended.set()
+        self.folder, self.finished = folder, True
+
     def release(self) -> None:
         self._ended.set()
         if self.finished:

@@ -1,48 +1,154 @@
-"""Whether a finished run is of the data files that are there now: its folder is named by settings, and files change without them."""
+"""Whether what lies in a run's folder was made by the code and on the data that are there now.
+
+The folder is named by settings, and code and files change without them. Nothing is taken, continued or computed anew behind the user's
+back: where a target's code or the data differ, the user says which it is to be.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
-from dpfl_bench.results.folder import RunFolder
+from dpfl_bench import sealed
+from dpfl_bench.data import contents
+from dpfl_bench.data.contents import Contents, Load
+from dpfl_bench.results import origin
+from dpfl_bench.results.folder import BROKEN, RunFolder
+from dpfl_bench.results.origin import Origin
 from dpfl_bench.settings import ConfigError, Settings
 
 
-def check(made: Settings, folder: RunFolder, result: dict[str, Any]) -> None:
-    """Refuse to take a result for one of other files: where no checksum holds them, their names and sizes have to be the same."""
-    _check(folder, result, _now(made.dataset))
+@dataclass(frozen=True)
+class Finding:
+    """What is to be said of one folder. `differs` is empty where only the rest of this package is other code."""
+
+    folder: RunFolder
+    now: Origin
+    differs: list[str] = field(default_factory=list)
+    begun: bool = False  # it is a checkpoint that was made by them, not a result
+    stranger: str | None = None  # another run's id, whose result lies here
+    commit: str = ""  # by which the result was computed, where only the rest of the package differs
+    lacks: bool = False  # the data are not here to be compared
+
+    def question(self) -> str:
+        """For the user, with the ways out."""
+        made = "begun" if self.begun else "computed"
+        what = " and ".join(f"other {part}" for part in self.differs)
+        keeps = f"--force to compute it anew (this folder is kept as {self.folder.path.name}.old-N)"
+        if self.begun and any(part.startswith("data") for part in self.differs):
+            return f"{self.folder.path}: {made} by or on {what} than there are now; expected the same; bring them back, or say {keeps}"
+        other = "--accept to go on with the code of now" if self.begun else "--accept to take the old result"
+        return f"{self.folder.path}: {made} by or on {what} than there are now; expected the same; say {keeps}, or {other}"
+
+    @property
+    def acceptable(self) -> bool:
+        """Half a run on other records is a run on neither."""
+        return not (self.begun and any(part.startswith("data") for part in self.differs))
 
 
-def check_all(asked: Iterable[tuple[Settings, RunFolder]]) -> list[str]:
-    """The same of every run of a sweep; each data set is looked at once."""
-    known: dict[str, str | None] = {}
-    errors = []
-    for made, folder in asked:
-        name = repr(sorted(made.dataset.items(), key=lambda item: item[0]))
-        if name not in known:
-            known[name] = _now(made.dataset)
-        result = folder.finished if known[name] else None
+class Asker:
+    """Looks at folders; each data set is looked at once."""
+
+    def __init__(self, load: Load | None) -> None:
+        """load: calls a data set's loader, where that is a user's own; None: those are not compared."""
+        self._load, self._known = load, dict[str, Contents | None]()
+
+    def data(self, made: Settings) -> Contents | None:
+        key = repr(sorted(made.dataset.items(), key=lambda item: item[0]))
+        if key not in self._known:
+            known = contents.has_known_files(made.dataset)
+            self._known[key] = contents.now(made.dataset, self._load or _nothing) if known or self._load else None
+        return self._known[key]
+
+    def look(self, made: Settings, folder: RunFolder) -> Finding | None:
+        """None where there is nothing to say: nothing lies there, or what lies there is what would be computed now."""
+        if folder.stranger:
+            return Finding(folder, Origin({}, None), stranger=folder.stranger)
+        result = folder.finished
+        then = _then(result) if result else _begun_by(folder, made.run_id)
+        if then is None:
+            return None
+        now = Origin(origin.code_of(made), self.data(made))
+        differs = origin.differing(then, now, folder)
+        if differs and (not result or not origin.accepted(folder, now)):
+            return Finding(folder, now, differs, begun=not result)
+        other = bool(result) and then.get("package") != now.hashes["package"]
+        lacks = bool(result) and now.data is None
+        return Finding(folder, now, commit=_computed_by(folder) if other else "", lacks=lacks) if other or lacks else None
+
+
+def _nothing(dataset: object) -> Any:
+    raise OSError
+
+
+def _then(result: dict[str, Any]) -> dict[str, Any]:
+    then = result.get("origin")
+    return then if isinstance(then, dict) else {}
+
+
+def _begun_by(folder: RunFolder, run_id: str) -> dict[str, Any] | None:
+    """What the newest checkpoint tells. One that is damaged, or another run's, is not gone on from."""
+    for file in (folder.checkpoint, folder.previous):
         try:
-            _check(folder, result or {}, known[name])
-        except ConfigError as error:
-            errors.append(str(error))
-    return errors
+            told = sealed.told(file)
+        except (OSError, sealed.Broken):
+            continue
+        if told.get("run_id") == run_id:
+            then = told.get("origin")
+            return then if isinstance(then, dict) else {}
+    return None
 
 
-def _now(dataset: Mapping[str, Any]) -> str | None:
-    if "root" not in dataset:  # without files
-        return None
-    from dpfl_bench.data.presence import fingerprint  # with numpy, which a dry run mostly does without
+def _computed_by(folder: RunFolder) -> str:
+    """The commit, or what else is known of the code."""
+    try:
+        told = folder.read("env.json") or {}
+        commit, version = told.get("commit"), told.get("dpfl_bench", "of an unknown version")
+    except BROKEN:
+        return "an unknown version"
+    return f"commit {commit[:10]}{' with changes' if told.get('dirty') else ''}" if commit else f"version {version}"
 
-    return fingerprint(dataset)
+
+@dataclass(frozen=True)
+class Answer:
+    """What the user said to do where code or data differ."""
+
+    force: bool = False
+    accept: bool = False
+
+    def __post_init__(self) -> None:
+        if self.force and self.accept:
+            raise ConfigError("--force, --accept: expected one of the two; --force computes anew, --accept takes what is there")
 
 
-def _check(folder: RunFolder, result: dict[str, Any], now: str | None) -> None:
-    data = result.get("data") or {}
-    then = data.get("files")
-    if now and then and now != then:
-        raise ConfigError(
-            f"{folder.path}: computed on other data files than are there now ({data.get('source')}); "
-            "expected the same names and sizes; say another outputs=, or delete the folder to compute it anew"
-        )
+def refused(findings: Iterable[Finding], answer: Answer) -> list[str]:
+    """The questions that the answer does not answer."""
+    asked = [finding for finding in findings if finding.differs]
+    return [f.question() for f in asked if not (answer.force or (answer.accept and f.acceptable))]
+
+
+def settle(findings: Sequence[Finding], answer: Answer, say: Callable[[str], None]) -> None:
+    """Do as the answer says, once nothing is refused any more, and say what was done."""
+    for finding in findings:
+        folder = finding.folder
+        if finding.stranger:
+            say(f"{folder.path}: holds the result of run {finding.stranger}, kept as {folder.set_aside().name}")
+        elif finding.differs and answer.force:
+            say(f"{folder.path}: computed anew; what other {' and '.join(finding.differs)} made is kept as {folder.set_aside().name}")
+        elif finding.differs:
+            origin.accept(folder, finding.now)
+            say(f"{folder.path}: taken as it is, though made by or on other {' and '.join(finding.differs)}; noted in {origin.FILE}")
+    _tell_the_rest(findings, say)
+
+
+def _tell_the_rest(findings: Sequence[Finding], say: Callable[[str], None]) -> None:
+    """Together: there may be hundreds."""
+    for commit in dict.fromkeys(finding.commit for finding in findings if finding.commit):
+        folders = [str(finding.folder.path) for finding in findings if finding.commit == commit]
+        them = folders[0] if len(folders) == 1 else f"{len(folders)} finished runs"
+        say(f"{them}: computed by {commit}; the code that they name and the data are the same, the rest of dpfl-bench is not: taken")
+    lacking = [str(finding.folder.path) for finding in findings if finding.lacks]
+    if lacking:
+        them = lacking[0] if len(lacking) == 1 else f"{len(lacking)} finished runs"
+        say(f"{them}: the data are not here, so that nobody compared them: taken")

@@ -1,0 +1,94 @@
+"""origin.json: the code and the data that a run was computed by and on, by their bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from dpfl_bench.data.contents import Contents
+from dpfl_bench.results import modules
+from dpfl_bench.results.folder import BROKEN, RunFolder
+from dpfl_bench.settings import Settings
+
+FILE = "origin.json"
+SHOWN = 3  # names of what differs
+
+
+@dataclass(frozen=True)
+class Origin:
+    """`code`: module -> (hash, file), the targets' and what they import of the user's own. `data`: None where it is not known."""
+
+    code: Mapping[str, tuple[str, str]]
+    data: Contents | None
+
+    @property
+    def hashes(self) -> dict[str, str | None]:
+        """`origin` in result.json. Equal where the same code and data would be used."""
+        targets = modules.joined({name: found for name, (found, _) in self.code.items()})
+        return {"targets": targets, "package": modules.package(), "data": self.data.hash if self.data else None}
+
+    def detail(self) -> dict[str, Any]:
+        """The same and what it is made of, so that it can be said what differs."""
+        code = {name: {"hash": found, "file": file} for name, (found, file) in sorted(self.code.items())}
+        return {**self.hashes, "code": code, "contents": dict(self.data.parts) if self.data else None}
+
+
+def code_of(settings: Settings) -> dict[str, tuple[str, str]]:
+    return modules.code(modules.named(settings.algo, settings.dataset, settings.model, settings.partition))
+
+
+def told(folder: RunFolder) -> dict[str, Any]:
+    """origin.json, empty where there is none that can be read."""
+    try:
+        found = folder.read(FILE)
+    except BROKEN:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def write(folder: RunFolder, origin: Origin) -> None:
+    """At the start of an attempt. What was accepted earlier stays."""
+    folder.write(FILE, {**origin.detail(), "accepted": told(folder).get("accepted", [])})
+
+
+def accept(folder: RunFolder, now: Origin) -> None:
+    """Note that somebody took what other code or data made."""
+    earlier = told(folder)
+    note = {"when": datetime.now(UTC).isoformat(timespec="seconds"), **now.hashes}
+    folder.write(FILE, {**earlier, "accepted": [*earlier.get("accepted", []), note]})
+
+
+def accepted(folder: RunFolder, now: Origin) -> str | None:
+    """When somebody did so under the code and the data that there are now."""
+    hashes = now.hashes
+    notes = [note for note in told(folder).get("accepted", []) if isinstance(note, dict)]
+    same = [note for note in notes if all(note.get(key) == hashes[key] for key in ("targets", "data"))]
+    return str(same[-1].get("when")) if same else None
+
+
+def differing(then: Mapping[str, Any], now: Origin, folder: RunFolder) -> list[str]:
+    """What is other than it was: `code` and `data`, each with the names of what changed. Data that are not known differ from nothing."""
+    hashes, detail = now.hashes, told(folder)
+    found = []
+    if then.get("targets") != hashes["targets"]:
+        old = {name: told["hash"] for name, told in _part(detail, "code").items()}
+        found.append(f"code ({_names(old, {name: hash for name, (hash, _) in now.code.items()})})")
+    if now.data and then.get("data") != hashes["data"]:
+        found.append(f"data ({_names(_part(detail, 'contents'), now.data.parts)})")
+    return found
+
+
+def _part(detail: Mapping[str, Any], key: str) -> dict[str, Any]:
+    part = detail.get(key)
+    return part if isinstance(part, dict) else {}
+
+
+def _names(old: Mapping[str, Any], new: Mapping[str, str]) -> str:
+    """Of what changed, came or went."""
+    if not old:
+        return "it is not known by which"
+    changed = [name for name in sorted({*old, *new}) if old.get(name) != new.get(name)]
+    shown = [f"{name}{'' if name in old and name in new else ' is new' if name in new else ' is gone'}" for name in changed[:SHOWN]]
+    return ", ".join([*shown, *([f"{len(changed) - SHOWN} more"] if len(changed) > SHOWN else [])]) or "as a whole"
