@@ -151,12 +151,13 @@ class GrowingCsv:
         self.path, self.columns = path, columns
 
     def start(self, size: int = 0) -> None:
-        """Begin anew, or go on after `size` bytes."""
+        """Begin anew, or go on after `size` bytes; of a file that has lost some, after its whole lines."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        if size == 0:
+        if size == 0 or not self.path.exists():
             self.path.write_text(",".join(self.columns) + "\n")
         else:
-            os.truncate(self.path, min(size, self.path.stat().st_size))
+            with self.path.open("rb") as file:
+                os.truncate(self.path, file.read(size).rfind(b"\n") + 1)
 
     def sum(self, size: int) -> str:
         """Of its first `size` bytes; empty where it has fewer."""
