@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from dpfl_bench.results import modules
+
 ROOT = Path(__file__).parent.parent
 LEFT_OUT = shutil.ignore_patterns(".git", "outputs", "*.egg-info", "__pycache__", ".venv", "build", "dist", ".*_cache")
 
@@ -29,9 +31,17 @@ def shell(*command: str | Path, cwd: Path, **environment: str) -> str:
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("wheel")
     shutil.copytree(ROOT, folder / "source", ignore=LEFT_OUT)
+    commit(folder / "source")
     shell(sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", "dist", "./source", cwd=folder)
     (built,) = (folder / "dist").glob("dpfl_bench-*.whl")
     return built
+
+
+def commit(source: Path) -> None:
+    """A checkout of its own."""
+    who = ("-c", "user.name=nobody", "-c", "user.email=nobody@localhost")
+    for command in (["init", "--quiet"], ["add", "--all"], [*who, "commit", "--quiet", "--message=all"]):
+        shell("git", *command, cwd=source)
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +67,7 @@ def test_the_wheel_holds_every_module_and_every_config(wheel: Path) -> None:
     assert not [name for name in held if name.startswith(("tests/", "outputs/", "scripts/"))]
 
 
-def test_it_runs_elsewhere(installed: Path, tmp_path: Path) -> None:
+def test_it_runs_elsewhere(installed: Path, wheel: Path, tmp_path: Path) -> None:
     cwd = tmp_path / "empty"
     cwd.mkdir()
     where = shell(installed / "python", "-c", "import dpfl_bench; print(dpfl_bench.__file__)", cwd=cwd).strip()
@@ -68,7 +78,9 @@ def test_it_runs_elsewhere(installed: Path, tmp_path: Path) -> None:
     assert (result["status"], result["rounds"], result["local_steps"]) == ("done", 2, 10)
     assert result["eps"] <= 2
     environment = json.loads((folder / "env.json").read_text())
-    assert (environment["commit"], environment["dirty"]) == (None, None), "a wheel is in no checkout"
+    assert environment["commit"] == shell("git", "rev-parse", "HEAD", cwd=wheel.parents[1] / "source").strip()
+    assert environment["dirty"] is False
+    assert result["origin"]["package"] == modules.package(), "its code is the checkout's"
     assert [path.name for path in cwd.iterdir()] == ["outputs"]
 
 

@@ -1,0 +1,49 @@
+"""Everything else stands in pyproject.toml. A wheel or sdist tells the commit that it is made of; a checkout needs no file for that."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+from setuptools import setup
+from setuptools.command.build_py import build_py
+from setuptools.command.sdist import sdist
+
+HERE = Path(__file__).parent
+FILE = "dpfl_bench/_build.py"
+
+
+def git(*arguments: str) -> str | None:
+    try:
+        done = subprocess.run(["git", *arguments], cwd=HERE, capture_output=True, text=True, timeout=30)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout.strip() if done.returncode == 0 else None
+
+
+def write(target: Path) -> None:
+    """Nothing where this is no checkout: what an sdist tells stays."""
+    commit = git("rev-parse", "HEAD") if git("ls-files", "--error-unmatch", "setup.py") else None
+    if commit is None:
+        return
+    changed = git("status", "--porcelain", "--untracked-files=no")
+    untracked = git("ls-files", "--others", "--exclude-standard", "--", "*.py", "*.yaml", "*.yml")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.unlink(missing_ok=True)  # an sdist's files are links to the checkout's
+    target.write_text(f'"""Written when this was built."""\n\nCOMMIT = {commit!r}\nDIRTY = {bool(changed or untracked)}\n')
+
+
+class BuildPy(build_py):
+    def run(self) -> None:
+        super().run()
+        if not self.editable_mode:
+            write(Path(self.build_lib) / FILE)
+
+
+class Sdist(sdist):
+    def make_release_tree(self, base_dir: str, files: list[str]) -> None:
+        super().make_release_tree(base_dir, files)
+        write(Path(base_dir) / FILE)
+
+
+setup(cmdclass={"build_py": BuildPy, "sdist": Sdist})
