@@ -21,16 +21,23 @@ def git(*arguments: str) -> str | None:
     return done.stdout.strip() if done.returncode == 0 else None
 
 
-def write(target: Path) -> None:
-    """Nothing where this is no checkout: what an sdist tells stays."""
+def told() -> str | None:
+    """None where this is no checkout."""
     commit = git("rev-parse", "HEAD") if git("ls-files", "--error-unmatch", "setup.py") else None
-    if commit is None:
-        return
     changed = git("status", "--porcelain", "--untracked-files=no")
     untracked = git("ls-files", "--others", "--exclude-standard", "--", "*.py", "*.yaml", "*.yml")
-    target.parent.mkdir(parents=True, exist_ok=True)
-    target.unlink(missing_ok=True)  # an sdist's files are links to the checkout's
-    target.write_text(f'"""Written when this was built."""\n\nCOMMIT = {commit!r}\nDIRTY = {bool(changed or untracked)}\n')
+    return commit and f'"""Written when this was built."""\n\nCOMMIT = {commit!r}\nDIRTY = {bool(changed or untracked)}\n'
+
+
+TOLD = told()  # before anything is built, which may leave files
+
+
+def write(target: Path) -> None:
+    """What an sdist tells stays, where this is no checkout."""
+    if TOLD is not None:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.unlink(missing_ok=True)  # an sdist's files are links to the checkout's
+        target.write_text(TOLD)
 
 
 class BuildPy(build_py):
