@@ -26,6 +26,8 @@ usage: dpfl-bench VERB [key=value ...] [group=choice ...]
             where code or data have changed   dpfl-bench run [-m] --force|--accept ...    anew (the old is kept), or as it is
             Slurm's jobs after Ctrl-C         dpfl-bench run -m --detach|--cancel ...
             show the settings                 dpfl-bench run --cfg job algo=dp_fedavg
+  replay    a run folder's question again, from the folder alone; whether every number is the same
+                                              dpfl-bench replay outputs/runs/ID [--check] [--to OUTPUTS]
   plan      no training: noise, eps in every view, rounds that eps allows, optimal steps in theory
                                               dpfl-bench plan algo=dp_scaffnew eps=2 [--json] [--views]
   status    what is done, running, failed, missing, and the command that finishes it
@@ -41,7 +43,8 @@ usage: dpfl-bench VERB [key=value ...] [group=choice ...]
 -cd DIR adds a folder with your own algo/, dataset/, model/ ... YAML files; -cn NAME takes another primary config.
 JSON goes to stdout, everything else to stderr. The last line that `run` prints is the run folder.
 A sweep that is run again leaves alone what is done, resumes what was cut off and tries again what failed.
-Exit codes: 0 done, 1 failed, diverged or another process works on it (data verify: a subset, or unverified), 2 bad settings or data,
+Exit codes: 0 done, 1 failed, diverged or another process works on it (replay --check: another number; data verify: a subset, or
+unverified), 2 bad settings or data, or made by other code or data (--force, --accept),
 130 Ctrl-C, 143 SIGTERM, 140 SIGUSR2.
 """
 
@@ -128,6 +131,13 @@ def _run(arguments: list[str]) -> int:
             _say(f"{flag}: expected a sweep; say -m too")
             return 2
     return sweep.run_one(flags.overrides, *where, answer)
+
+
+def _replay(arguments: list[str]) -> int:
+    preload("dpfl_bench.replay")
+    from dpfl_bench import replay
+
+    return replay.command(arguments)
 
 
 def _status(arguments: list[str]) -> int:
@@ -282,4 +292,4 @@ def _say(line: str) -> None:
     sys.stderr.write(f"dpfl-bench: {line}\n")
 
 
-VERBS = {"run": _run, "plan": _plan, "status": _status, "collect": _collect, "data": _data, "list": _list}
+VERBS = {"run": _run, "replay": _replay, "plan": _plan, "status": _status, "collect": _collect, "data": _data, "list": _list}

@@ -12,6 +12,7 @@ import torch
 from tqdm import tqdm
 
 from dpfl_bench import build, engine, measure, report, resume, train
+from dpfl_bench.call import call
 from dpfl_bench.federation.cohort import Crew, Diagnostics, State
 from dpfl_bench.federation.schedule import Schedule
 from dpfl_bench.job import Job, initial, prepare
@@ -22,7 +23,7 @@ from dpfl_bench.results.folder import RunFolder
 from dpfl_bench.results.lock import Claim
 from dpfl_bench.results.origin import Origin, code_of, differing
 from dpfl_bench.results.origin import write as write_origin
-from dpfl_bench.results.provenance import Finding
+from dpfl_bench.results.provenance import Asker, Finding
 from dpfl_bench.results.trackers import Followers, following
 from dpfl_bench.settings import ConfigError, Settings
 from dpfl_bench.signals import Interrupted, Stop, graceful
@@ -34,6 +35,7 @@ def run(settings: Settings, overrides: Sequence[str], config_yaml: str) -> RunFo
     """Train all seeds and write the folder; what is refused leaves none. Raises Held where another process works there, Interrupted after
     a signal."""
     folder = RunFolder.at(settings.outputs, settings.run_id)
+    _refuse_others(settings, folder)
     if not folder.finished:
         with graceful() as stop:
             with stop.at_once():
@@ -45,11 +47,19 @@ def run(settings: Settings, overrides: Sequence[str], config_yaml: str) -> RunFo
 
 def compute(settings: Settings, overrides: Sequence[str], config_yaml: str, folder: RunFolder, claim: Claim) -> None:
     """The same in a folder that is ours. It may be finished by now, by the process that we waited for."""
+    _refuse_others(settings, folder)
     if not folder.finished:
         with graceful() as stop:
             with stop.at_once():
                 job, origin = _prepared(settings)
             _write(job, origin, overrides, config_yaml, folder, claim, stop)
+
+
+def _refuse_others(settings: Settings, folder: RunFolder) -> None:
+    """A result that other code or data made, which nobody accepted."""
+    finding = Asker(lambda dataset: call(dataset, "dataset")).look(settings, folder) if folder.finished else None
+    if finding and finding.differs:
+        raise ConfigError(finding.question())
 
 
 def _prepared(settings: Settings) -> tuple[Job, Origin]:

@@ -34,10 +34,10 @@ def run_one(overrides: Sequence[str], config_dir: str | None, config_name: str, 
     points.refuse_divisors(overrides)
     composed = compose.composed(overrides, config_dir, config_name)
     made = settings(composed)
-    return _asked(made, composed, answer)
+    return asked(made, composed, answer)
 
 
-def _asked(made: Settings, composed: Composed, answer: Answer) -> int:
+def asked(made: Settings, composed: Composed, answer: Answer) -> int:
     """Compute what is not there yet, unless other code or data made what is there and nobody said what is to become of it."""
     folder = RunFolder.at(made.outputs, made.run_id)
     try:

@@ -74,9 +74,9 @@ def differing(then: Mapping[str, Any], now: Origin, folder: RunFolder) -> list[s
     found = []
     if then.get("targets") != hashes["targets"]:
         old = {name: told["hash"] for name, told in _part(detail, "code").items()}
-        found.append(f"code ({_names(old, {name: hash for name, (hash, _) in now.code.items()})})")
+        found.append(f"code ({names(old, {name: hash for name, (hash, _) in now.code.items()})})")
     if now.data and then.get("data") != hashes["data"]:
-        found.append(f"data ({_names(_part(detail, 'contents'), now.data.parts)})")
+        found.append(f"data ({names(_part(detail, 'contents'), now.data.parts)})")
     return found
 
 
@@ -85,7 +85,7 @@ def _part(detail: Mapping[str, Any], key: str) -> dict[str, Any]:
     return part if isinstance(part, dict) else {}
 
 
-def _names(old: Mapping[str, Any], new: Mapping[str, str]) -> str:
+def names(old: Mapping[str, Any], new: Mapping[str, str]) -> str:
     """Of what changed, came or went."""
     if not old:
         return "it is not known by which"
