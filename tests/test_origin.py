@@ -93,6 +93,7 @@ def records(count: int, seed: int = 0, name: str = "records.txt") -> None:
 # --- the code ---
 
 
+@pytest.mark.slow
 def test_an_algorithm_that_was_edited_is_asked_about(mine: Path) -> None:
     first = run("algo=mine")
     before = {file.name: file.read_bytes() for file in first.folder.iterdir() if file.is_file()}
@@ -126,6 +127,20 @@ def test_an_algorithm_that_was_edited_is_asked_about(mine: Path) -> None:
     assert run("algo=mine").err.startswith("dpfl-bench: already done: ")
     assert run("algo=mine", "--force").code == 0, "who forces a finished run wants it again"
     assert first.folder.with_name(f"{first.folder.name}.old-2").is_dir()
+
+
+@pytest.mark.slow
+def test_a_run_of_ones_own_code_is_replayed(mine: Path, tmp_path: Path) -> None:
+    records(60)
+    folder = run("algo=mine", "dataset=mine", "partition=iid", "dataset.root=records.txt").folder.absolute()
+    (tmp_path / "elsewhere").mkdir()
+    said = command("replay", str(folder), "--check", cwd=tmp_path / "elsewhere")
+    assert said.code == 0, said.err
+    assert "every number is the same" in said.err
+    (mine / "util.py").write_text("FACTOR = 0.5\n")
+    said = command("replay", str(folder), "--check")
+    assert said.code == 1
+    assert "the code that it names is other than it was (mine.util)" in said.err
 
 
 def test_folders_that_were_kept_are_no_runs(mine: Path) -> None:
@@ -171,6 +186,7 @@ def test_what_does_not_say_by_what_it_was_computed_is_asked_about() -> None:
     assert "other code (it is not known by which) and other data (it is not known by which)" in said.err
 
 
+@pytest.mark.slow
 def test_a_sweep_asks_before_its_first_job(mine: Path) -> None:
     sweep = ("-m", "algo=mine,fedavg", "seed=0,1")
     assert run(*sweep).code == 0

@@ -21,6 +21,7 @@ PACKAGES = ("torch", "torchvision", "numpy", "scipy", "hydra-core", "omegaconf",
 PATCH = "diff.patch"
 MOST = 1_000_000  # characters of a patch
 COUNTED = ("*.py", "*.yaml", "*.yml")  # untracked files of these kinds are code and settings too
+DIFF = ("diff", "--no-color", "--no-ext-diff", "--no-textconv", "--src-prefix=a/", "--dst-prefix=b/")  # whatever the user has set
 NOT_COUNTED = "/.hydra/"  # runs write theirs
 
 
@@ -95,14 +96,14 @@ def _patch(top: Path | None) -> str:
     """What was changed, and the untracked files, as `git apply` takes it; cut where it is long."""
     if top is None:
         return ""
-    parts = [_git(top, "diff", "HEAD", strip=False) or "", *(_added(top, name) for name in _untracked(top))]
+    parts = [_git(top, *DIFF, "HEAD", strip=False) or "", *(_added(top, name) for name in _untracked(top))]
     patch = "".join(parts)
     return patch if len(patch) <= MOST else f"{patch[:MOST]}\n[cut: {len(patch) - MOST} of {len(patch)} characters are left out]\n"
 
 
 def _added(top: Path, name: str) -> str:
     """git says with exit code 1 that the two differ."""
-    return _git(top, "diff", "--no-index", "--", "/dev/null", name, strip=False, codes=(0, 1)) or ""
+    return _git(top, *DIFF, "--no-index", "--", "/dev/null", name, strip=False, codes=(0, 1)) or ""
 
 
 @cache
