@@ -292,4 +292,4 @@ def _say(line: str) -> None:
     sys.stderr.write(f"dpfl-bench: {line}\n")
 
 
-VERBS = {"run": _run, "replay": _replay, "plan": _plan, "status": _status, "collect": _collect, "data": _data, "list": _list}
+VERBS = {"run": _run, "plan": _plan, "replay": _replay, "status": _status, "collect": _collect, "data": _data, "list": _list}

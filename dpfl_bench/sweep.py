@@ -6,8 +6,9 @@ import json
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from dpfl_bench import compose, launchers, points, status
@@ -118,7 +119,8 @@ def run_all(overrides: Sequence[str], config_dir: str | None, config_name: str, 
             say(str(error))
             return 1
     if ways.dry:
-        sys.stdout.writelines(_described(planned.points, launcher.at_once))
+        anew = {finding.folder.path for finding in findings if finding.stranger or (finding.differs and ways.answer.force)}
+        sys.stdout.writelines(_described(planned.points, launcher.at_once, anew))
         return 0
     return _run(list(planned.points), launcher, ways)
 
@@ -141,9 +143,9 @@ def _launcher(node: Mapping[str, Any], on_interrupt: str | None) -> Launcher:
     return launchers.chosen({**node, "on_interrupt": on_interrupt})
 
 
-def _described(planned: Mapping[Point, Settings], at_once: int) -> Iterator[str]:
+def _described(planned: Mapping[Point, Settings], at_once: int, anew: Set[Path]) -> Iterator[str]:
     """The dry run: every job with its state, and how long the rest may take."""
-    states = _states(planned)
+    states = {point: State("missing") if point.folder in anew else state for point, state in _states(planned).items()}
     for point, state in states.items():
         yield f"{point.run_id}  {'new' if state.word == 'missing' else state.word:11}  {point.label}\n"
     rest = [planned[point] for point, state in states.items() if not state.finished]

@@ -197,6 +197,8 @@ def test_a_sweep_asks_before_its_first_job(mine: Path) -> None:
     assert (asked.code, asked.out) == (2, "")
     assert [line.split(" (")[1].split(")")[0] for line in asked.err.splitlines()] == ["mine.util"] * 2
     assert len(list(Path("outputs/runs").iterdir())) == 12, "nothing was begun"
+    dry = run("-m", "algo=mine,fedavg", "seed=0,1,2", "--force", "--dry-run")
+    assert [line.split()[1] for line in dry.out.splitlines()[:-1]] == ["new", "new", "new", "done", "done", "new"]
     forced = run("-m", "algo=mine,fedavg", "seed=0,1,2", "--force", "hydra/launcher=joblib", "hydra.launcher.n_jobs=2")
     assert forced.code == 0, forced.err
     assert "6 of 6 jobs done" in forced.err

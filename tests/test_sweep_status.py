@@ -156,7 +156,9 @@ def test_files_of_others_spoil_nothing() -> None:
     assert {word: count for word, count in found["counts"].items() if count} == {"done": 2, "unreadable": 2}
     assert found["unreadable_sweeps"] == 3
     assert "left out: 3 folders with a sweep.json that cannot be read" in call("status").out
-    assert "2 finished, 3 to run: about" in call("run", "-m", "lr=1,2,3,4,5", *SMALL, "--dry-run").out
+    asked = call("run", "-m", "lr=1,2,3,4,5", *SMALL, "--dry-run")
+    assert (asked.code, asked.err.count("(it is not known by which)"), asked.err.count("\n")) == (2, 4, 2)
+    assert "1 finished, 4 to run: about" in call("run", "-m", "lr=1,2,3,4,5", *SMALL, "--dry-run", "--force").out
     assert call("collect", "outputs/runs").code == 0
 
 

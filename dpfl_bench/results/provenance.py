@@ -63,9 +63,12 @@ class Asker:
 
     def look(self, made: Settings, folder: RunFolder) -> Finding | None:
         """None where there is nothing to say: nothing lies there, or what lies there is what would be computed now."""
-        if folder.stranger:
-            return Finding(folder, Origin({}, None), stranger=folder.stranger)
-        result = folder.finished
+        try:
+            stranger, result = folder.stranger, folder.finished
+        except OSError:  # what lies there cannot be read at all, and the run will say so
+            return None
+        if stranger:
+            return Finding(folder, Origin({}, None), stranger=stranger)
         then = _then(result) if result else _begun_by(folder, made.run_id)
         if then is None:
             return None
