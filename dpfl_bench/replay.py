@@ -128,17 +128,10 @@ def _origins(first: RunFolder, second: RunFolder, known: Mapping[str, Any], anew
     then, now = (result.get("origin") or {} for result in (known, anew))
     for key, part, what in (("targets", "code", "the code that it names"), ("data", "contents", "the data")):
         if then.get(key) != now.get(key):
-            names = origin.names(*({name: str(found) for name, found in _detail(folder, part).items()} for folder in (first, second)))
+            names = origin.names(*(origin.parts(folder, part) for folder in (first, second)))
             yield f"{what} is other than it was ({names})" if key == "targets" else f"{what} are other than they were ({names})"
     if then.get("package") != now.get("package"):
         yield "dpfl-bench itself is other than it was"
-
-
-def _detail(folder: RunFolder, part: str) -> dict[str, Any]:
-    """Files may have moved."""
-    found = origin.told(folder).get(part)
-    plain = found if isinstance(found, dict) else {}
-    return {name: value["hash"] if isinstance(value, dict) else value for name, value in plain.items()}
 
 
 def _tables(first: RunFolder, second: RunFolder) -> Iterator[str]:

@@ -113,7 +113,9 @@ def test_an_algorithm_that_was_edited_is_asked_about(mine: Path) -> None:
     assert [note["targets"] for note in read(first.folder, "origin.json")["accepted"]] != [
         read(first.folder, "result.json")["origin"]["targets"]
     ]
-    assert run("algo=mine").code == 0, "under this code it was taken"
+    taken = run("algo=mine")
+    assert taken.code == 0, "under this code it was taken"
+    assert taken.err.startswith(f"dpfl-bench: {first.folder}: made by or on other code or data, accepted at 20")
     (mine / "util.py").write_text("FACTOR = 0.25\n")
     assert run("algo=mine").code == 2, "under this one it was not"
     anew = run("algo=mine", "--force")
@@ -208,6 +210,21 @@ def test_a_sweep_asks_before_its_first_job(mine: Path) -> None:
     assert run("-m", "algo=mine", "seed=0,1").code == 0
     (sweeps,) = {file.parent for file in Path("outputs/sweeps").glob("*/sweep.json") if len(read(file.parent, "sweep.json")["points"]) == 6}
     assert "--force" not in read(sweeps, "sweep.json")["command"], "finishing it forces nothing that changes later"
+
+
+@pytest.mark.parametrize(
+    "content", ["[]", "{", '{"accepted": 3, "code": [], "contents": {"a": []}}', '{"accepted": [7], "code": {"a": 1}}']
+)
+def test_a_rotten_origin_spoils_nothing(content: str) -> None:
+    """What counts stands in result.json; this one only names what differs."""
+    folder = call("run", *SMALL).folder
+    (folder / "origin.json").write_text(content)
+    assert call("run", *SMALL).code == 0
+    result = read(folder, "result.json")
+    (folder / "result.json").write_text(json.dumps({**result, "origin": {**result["origin"], "targets": "0" * 16}}))
+    assert call("run", *SMALL).code == 2
+    assert call("run", *SMALL, "--accept").code == 0
+    assert call("run", *SMALL).code == 0
 
 
 def test_both_ways_at_once() -> None:

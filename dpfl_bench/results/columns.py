@@ -16,7 +16,7 @@ from typing import Any
 
 import yaml
 
-from dpfl_bench.settings import UNTOLD, UNTOLD_OF_DATASET, UNTOLD_OF_MODEL
+from dpfl_bench.settings import UNTOLD, UNTOLD_OF_DATASET, UNTOLD_OF_MODEL, untold_of
 
 _LINE = re.compile(r"( *)(?:'([^']+)'|([^\s#:'\"\[{&*!|>%@`-][^:]*)):(?: (.*))?$")
 _IDLE = ""  # no value is empty
@@ -86,16 +86,19 @@ def _config(folder: Path, overrides: Mapping[str, str]) -> dict[str, str]:
 def _told(config: Mapping[str, str]) -> dict[str, str]:
     """What is part of a run's id. Without privacy its settings are idle: of many runs with one id, the first left its own there."""
     idle = config.get("eps") in (".inf", "inf") and config.get("privacy.bound_without_noise") != "true"
-    return {key: _IDLE if idle and _is_of_privacy(key) else value for key, value in config.items() if _counts(key)}
+    return {key: _IDLE if idle and _is_of_privacy(key) else value for key, value in config.items() if _counts(key, config)}
 
 
 def _is_of_privacy(key: str) -> bool:
     return key == "delta" or key.startswith("privacy.")
 
 
-def _counts(key: str) -> bool:
+def _counts(key: str, config: Mapping[str, str]) -> bool:
     group, _, inner = key.partition(".")
-    untold = {"dataset": UNTOLD_OF_DATASET, "model": UNTOLD_OF_MODEL}.get(group, {})
+    untold = untold_of(
+        {"_target_": config.get(f"{group}._target_", "dpfl_bench.")},
+        {"dataset": UNTOLD_OF_DATASET, "model": UNTOLD_OF_MODEL}.get(group, {}),
+    )
     return not (group in UNTOLD or inner == "_target_" or inner.partition(".")[0] in untold)
 
 

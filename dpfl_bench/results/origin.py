@@ -48,41 +48,47 @@ def told(folder: RunFolder) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
+def parts(folder: RunFolder, key: str) -> dict[str, str]:
+    """Of origin.json: the hash of each module (`code`), or of each file or array (`contents`), by name."""
+    part = told(folder).get(key)
+    plain = part if isinstance(part, dict) else {}
+    return {name: str(value.get("hash") if isinstance(value, dict) else value) for name, value in plain.items()}
+
+
+def notes(folder: RunFolder) -> list[dict[str, Any]]:
+    """What was accepted, and when."""
+    found = told(folder).get("accepted")
+    return [note for note in found if isinstance(note, dict)] if isinstance(found, list) else []
+
+
 def write(folder: RunFolder, origin: Origin) -> None:
     """At the start of an attempt. What was accepted earlier stays."""
-    folder.write(FILE, {**origin.detail(), "accepted": told(folder).get("accepted", [])})
+    folder.write(FILE, {**origin.detail(), "accepted": notes(folder)})
 
 
 def accept(folder: RunFolder, now: Origin) -> None:
     """Note that somebody took what other code or data made."""
-    earlier = told(folder)
     note = {"when": datetime.now(UTC).isoformat(timespec="seconds"), **now.hashes}
-    folder.write(FILE, {**earlier, "accepted": [*earlier.get("accepted", []), note]})
+    folder.write(FILE, {**told(folder), "accepted": [*notes(folder), note]})
 
 
 def accepted(folder: RunFolder, now: Origin) -> str | None:
     """When somebody did so under the code and the data that there are now."""
     hashes = now.hashes
-    notes = [note for note in told(folder).get("accepted", []) if isinstance(note, dict)]
-    same = [note for note in notes if all(note.get(key) == hashes[key] for key in ("targets", "data"))]
+    same = [note for note in notes(folder) if all(note.get(key) == hashes[key] for key in ("targets", "data"))]
     return str(same[-1].get("when")) if same else None
 
 
 def differing(then: Mapping[str, Any], now: Origin, folder: RunFolder) -> list[str]:
     """What is other than it was: `code` and `data`, each with the names of what changed. Data that are not known differ from nothing."""
-    hashes, detail = now.hashes, told(folder)
+    hashes = now.hashes
     found = []
     if then.get("targets") != hashes["targets"]:
-        old = {name: told["hash"] for name, told in _part(detail, "code").items()}
+        old = parts(folder, "code") if then.get("targets") else {}
         found.append(f"code ({names(old, {name: hash for name, (hash, _) in now.code.items()})})")
     if now.data and then.get("data") != hashes["data"]:
-        found.append(f"data ({names(_part(detail, 'contents'), now.data.parts)})")
+        found.append(f"data ({names(parts(folder, 'contents') if then.get('data') else {}, now.data.parts)})")
     return found
-
-
-def _part(detail: Mapping[str, Any], key: str) -> dict[str, Any]:
-    part = detail.get(key)
-    return part if isinstance(part, dict) else {}
 
 
 def names(old: Mapping[str, Any], new: Mapping[str, str]) -> str:

@@ -30,6 +30,7 @@ class Finding:
     stranger: str | None = None  # another run's id, whose result lies here
     commit: str = ""  # by which the result was computed, where only the rest of the package differs
     lacks: bool = False  # the data are not here to be compared
+    accepted: str | None = None  # when somebody took the result although other code or data made it
 
     def question(self) -> str:
         """For the user, with the ways out."""
@@ -74,8 +75,11 @@ class Asker:
             return None
         now = Origin(origin.code_of(made), self.data(made))
         differs = origin.differing(then, now, folder)
-        if differs and (not result or not origin.accepted(folder, now)):
+        when = origin.accepted(folder, now) if differs else None
+        if differs and not when:
             return Finding(folder, now, differs, begun=not result)
+        if differs:
+            return Finding(folder, now, accepted=when)
         other = bool(result) and then.get("package") != now.hashes["package"]
         lacks = bool(result) and now.data is None
         return Finding(folder, now, commit=_computed_by(folder) if other else "", lacks=lacks) if other or lacks else None
@@ -151,6 +155,9 @@ def _tell_the_rest(findings: Sequence[Finding], say: Callable[[str], None]) -> N
         folders = [str(finding.folder.path) for finding in findings if finding.commit == commit]
         them = folders[0] if len(folders) == 1 else f"{len(folders)} finished runs"
         say(f"{them}: computed by {commit}; the code that they name and the data are the same, the rest of dpfl-bench is not: taken")
+    for finding in findings:
+        if finding.accepted:
+            say(f"{finding.folder.path}: made by or on other code or data, accepted at {finding.accepted}")
     lacking = [str(finding.folder.path) for finding in findings if finding.lacks]
     if lacking:
         them = lacking[0] if len(lacking) == 1 else f"{len(lacking)} finished runs"
