@@ -109,6 +109,12 @@ def test_what_can_change_no_number_is_no_column() -> None:
     assert columns([Path("runs/a"), Path("runs/b")]).rows == [{}, {}]
 
 
+def test_every_key_of_a_users_own_loader_is_one() -> None:
+    for name, more in (("a", "1"), ("b", "2")):
+        finish(name, config=f"eps: 2.0\ndataset:\n  root: r{more}\n  _target_: mine.load\n")
+    assert columns([Path("runs/a"), Path("runs/b")]).rows == [{"dataset.root": "r1"}, {"dataset.root": "r2"}]
+
+
 def test_without_privacy_its_settings_are_idle() -> None:
     """Runs of eps=inf with different C have one id: whose C the folder holds is chance, so it is not told."""
     free("a", config="eps: .inf\ndelta: 1.0e-05\nprivacy:\n  clip: 0.1\n  bound_without_noise: false\n", overrides="- privacy.clip=0.1\n")
