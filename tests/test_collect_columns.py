@@ -102,10 +102,8 @@ def test_columns_are_what_overrides_name_and_what_differs() -> None:
 
 def test_what_can_change_no_number_is_no_column() -> None:
     for name, more in (("a", "1"), ("b", "2")):
-        finish(
-            name,
-            config=f"eps: 2.0\noutputs: o{more}\nengine:\n  workers: {more}\ndataset:\n  root: r{more}\n  _target_: dpfl_bench.data.t{more}\n",
-        )
+        ours = f"dataset:\n  root: r{more}\n  _target_: dpfl_bench.data.t{more}\n"
+        finish(name, config=f"eps: 2.0\noutputs: o{more}\nengine:\n  workers: {more}\n{ours}")
     assert columns([Path("runs/a"), Path("runs/b")]).rows == [{}, {}]
 
 

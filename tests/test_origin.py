@@ -379,6 +379,7 @@ def test_modules_are_found_and_read_without_being_executed(mine: Path, monkeypat
     for name in ("near", "beside", "late"):
         (mine / f"{name}.py").write_text("")
     modules._read.cache_clear()
+    modules._files.cache_clear()
     found = modules.code(["mine.algo.Mine"])
     assert set(found) == {
         *("mine", "mine.algo", "mine.util", "mine.deep", "mine.deep.far", "mine.near", "mine.beside", "mine.late"),

@@ -137,6 +137,11 @@ def test_a_checkpoint_goes_on_with_its_own_records_alone(monkeypatch: pytest.Mon
         ConfigError, match=r"begun by or on other data \(training file\) than there are now; expected the same; bring them back"
     ):
         run.run(settings, (), "")
+    for answer in ((), ("--accept",)):
+        asked = call("run", *GIVEN, *answer)
+        assert (asked.code, asked.err.count("\n")) == (2, 1), "half of it would be of other records"
+        assert "bring them back, or say --force" in asked.err
+        assert call("run", "-m", *GIVEN, "seed=0,1", *answer).code == 2
     assert (folder / "metrics.csv").read_bytes() == before, "nothing is lost"
     write(60)
     assert run.run(settings, (), "").finished

@@ -14,7 +14,7 @@ from typing import Any
 import dpfl_bench
 from dpfl_bench.device import numpy_multiplies
 from dpfl_bench.results.folder import RunFolder
-from dpfl_bench.results.modules import PACKAGE
+from dpfl_bench.results.modules import PACKAGE, is_installed
 from dpfl_bench.results.origin import Origin
 
 PACKAGES = ("torch", "torchvision", "numpy", "scipy", "hydra-core", "omegaconf", "dp-accounting", "scikit-learn", "pandas")
@@ -114,7 +114,7 @@ def _top(folder: Path) -> Path | None:
 
 def _own_trees(origin: Origin) -> list[Path]:
     """The checkouts in which the user's own code lies."""
-    folders = {Path(file).parent for _, file in origin.code.values() if not Path(file).is_relative_to(PACKAGE)}
+    folders = {Path(file).parent for _, file in origin.code.values() if not is_installed(Path(file))}
     return sorted({top for folder in folders if (top := _top(folder))})
 
 

@@ -109,7 +109,7 @@ class RunFolder:
         """The result, if this run ended by itself. One that cannot be read is none: the run goes on from its checkpoint, or begins anew."""
         try:
             result = self.read("result.json")
-            return result if result and result["status"] in FINISHED and not self.stranger else None
+            return result if result and result["status"] in FINISHED and not self._is_anothers(result) else None
         except BROKEN:
             return None
 
@@ -117,10 +117,13 @@ class RunFolder:
     def stranger(self) -> str | None:
         """The id of another run than the one asked for, if that one's result lies here: a folder that was copied or renamed."""
         try:
-            named = (self.read("result.json") or {}).get("run_id") if self.run_id else None
+            result = self.read("result.json") if self.run_id else None
+            return str(result["run_id"]) if result and self._is_anothers(result) else None
         except BROKEN:
             return None
-        return str(named) if named and named != self.run_id else None
+
+    def _is_anothers(self, result: Mapping[str, Any]) -> bool:
+        return bool(self.run_id and result.get("run_id", self.run_id) != self.run_id)
 
     def set_aside(self) -> Path:
         """Under the next free name <run_id>.old-N. Raises Held where a process works here."""

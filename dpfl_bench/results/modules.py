@@ -41,8 +41,14 @@ def named(*groups: Any) -> list[str]:
 
 def code(targets: Iterable[str]) -> dict[str, tuple[str, str]]:
     """Module -> (hash, file): of each target's, and of what that imports of the user's own, and so on."""
+    return {name: (_read(file)[0], str(file)) for name, file in _files(tuple(targets))}
+
+
+@cache
+def _files(targets: tuple[str, ...]) -> list[tuple[str, Path]]:
+    """The modules and their files."""
     importlib.invalidate_caches()
-    found: dict[str, tuple[str, str]] = {}
+    found: dict[str, Path] = {}
     for target in targets:
         module = target.rpartition(".")[0]
         top = module.partition(".")[0]
@@ -55,11 +61,10 @@ def code(targets: Iterable[str]) -> dict[str, tuple[str, str]]:
             file = Path(spec.origin)
             if name != module and not _is_own(name, file, top):
                 continue
-            hash, imports = _read(file)
-            found[name] = hash, str(file)
+            found[name] = file
             if top != "dpfl_bench":
-                waiting += [other for called in imports for other in _and_parents(_absolute(called, spec))]
-    return found
+                waiting += [other for called in _read(file)[1] for other in _and_parents(_absolute(called, spec))]
+    return list(found.items())
 
 
 def package() -> str:
@@ -111,7 +116,12 @@ def _is_own(name: str, file: Path, top: str) -> bool:
     """The user's own: not Python's, not installed (but for the target's own package), not ours."""
     if name.partition(".")[0] == top and top != "dpfl_bench":
         return True
-    return not any(file.is_relative_to(place) for place in _libraries()) and "dist-packages" not in file.parts
+    return not is_installed(file)
+
+
+def is_installed(file: Path) -> bool:
+    """Of Python's, of a package that pip put there, or of ours."""
+    return any(file.is_relative_to(place) for place in _libraries()) or "dist-packages" in file.parts
 
 
 @cache
