@@ -24,6 +24,7 @@ from dpfl_bench.federation.doors import GradientDoor, Quantile, SendDoor
 from dpfl_bench.federation.local import Optimiser
 from dpfl_bench.federation.partition import by_owner, digest
 from dpfl_bench.federation.sampling import LotRule
+from dpfl_bench.holders import Holders
 from dpfl_bench.privatise import BITS_SENSITIVITY, Budget
 from dpfl_bench.problems import optimum, tasks
 from dpfl_bench.problems.linear import LinearProblem
@@ -32,7 +33,7 @@ from dpfl_bench.problems.problem import Problem
 from dpfl_bench.settings import ConfigError, Settings
 from dpfl_bench.targets import target, uses_norms
 
-DESCRIBING = {"_target_", "name", "private", "coins", "needs"}  # keys that describe a choice and are no parameters of it
+DESCRIBING = {"_target_", "name", "private", "coins", "needs", "deals"}  # keys that describe a choice and are no parameters of it
 
 
 def call(node: Mapping[str, Any], group: str, **given: Any) -> Any:
@@ -112,6 +113,7 @@ class Data:
     federation: Federation
     records: Records
     parts: list[np.ndarray]
+    holders: Holders
     dealt: str = ""  # the partition's digest, where `records` have been put in its order
 
     @property
@@ -150,7 +152,8 @@ def data(settings: Settings) -> Data:
     else:
         records = _prepared(dataset, raw)
         parts = _parts(settings, records)
-    smallest = min(len(part) for part in parts)
+    holders = _holders(settings, parts, len(records.train_y))
+    smallest = holders.smallest or 0
     if smallest == 0:
         raise ConfigError(f"partition={partition['name']}: a client of {settings.clients} has no records; use fewer clients")
     if settings.batch_size is not None and settings.batch_size > smallest:
@@ -159,7 +162,7 @@ def data(settings: Settings) -> Data:
     where, numbers = device.choose(settings.device), device.dtype(settings.dtype)
     dealt = digest(parts)
     records, parts = arranged(records, parts)
-    return Data(Federation(records, parts, lots, where, numbers), records, parts, dealt)
+    return Data(Federation(records, parts, lots, where, numbers), records, parts, holders, dealt)
 
 
 def _prepared(dataset: Mapping[str, Any], raw: Records) -> Records:
@@ -179,6 +182,23 @@ def _parts(settings: Settings, records: Records) -> list[np.ndarray]:
         raise
     except ValueError as error:
         raise ConfigError(str(error)) from None
+
+
+def _holders(settings: Settings, parts: list[np.ndarray], records: int) -> Holders:
+    """Who holds what was dealt. Refuses parts that are none, and a partition that does not do what it declares."""
+    name = settings.partition["name"]
+    if len(parts) != settings.clients:
+        raise ConfigError(f"partition={name}: expected {settings.clients} clients (clients=), it dealt records to {len(parts)}")
+    try:
+        holders = Holders.of(parts, records)
+    except ValueError as error:
+        raise ConfigError(f"partition={name}: {error}") from None
+    if holders.most > 1 and settings.overlapping is False:
+        raise ConfigError(
+            f"partition={name}: it declares that no record sits in two clients, and one sits in {holders.most}; "
+            "say deals: overlapping in its YAML file, or correct it"
+        )
+    return holders
 
 
 def cohort(settings: Settings, budget: Budget, made: Problem, loaded: Data, seed: int) -> Cohort:

@@ -14,21 +14,20 @@ from dpfl_bench import ranges
 from dpfl_bench.data.records import check_tokens
 from dpfl_bench.federation import shares
 from dpfl_bench.problems.models.sizes import VGG_KERNEL, convolutions
-from dpfl_bench.settings import ConfigError, Settings
+from dpfl_bench.settings import PARTITIONS, ConfigError, Settings
 
 GROUPS = ("dataset", "partition", "model")
 # what the functions that our files name can take
-_PARTITION = "dpfl_bench.federation.partition"
 _LEAF, _OWNED = {"fraction": ranges.FRACTION}, {"owners": ranges.COUNT}
 _CNN, _VGG = "dpfl_bench.problems.models.cnn.cnn", "dpfl_bench.problems.models.vgg.vgg"
 _CONVOLVED = {"hidden": ranges.HIDDEN, "pooled": ranges.POOLED, "norm": ranges.NORM, "activation": ranges.ACTIVATION}
 _OF_MAPS = ("channels", "kernel", "padding", "stride", "pool", "pool_stride", "input_groups")
 _GENERATED = dict.fromkeys(("clients", "records_per_client", "dimension", "rank"), ranges.COUNT)
 _RANGES: dict[str, dict[str, ranges.Range]] = {
-    f"{_PARTITION}.shards": {"shards_per_client": ranges.COUNT},
-    f"{_PARTITION}.similarity": {"percent": ranges.SIMILARITY},
-    f"{_PARTITION}.overlap": {"percent": ranges.OVERLAP},
-    f"{_PARTITION}.dirichlet": {"alpha": ranges.ALPHA},
+    f"{PARTITIONS}.shards": {"shards_per_client": ranges.COUNT},
+    f"{PARTITIONS}.similarity": {"percent": ranges.SIMILARITY},
+    f"{PARTITIONS}.overlap": {"percent": ranges.OVERLAP},
+    f"{PARTITIONS}.dirichlet": {"alpha": ranges.ALPHA},
     "dpfl_bench.data.femnist.load": _LEAF,
     "dpfl_bench.data.shakespeare.load": _LEAF,
     "dpfl_bench.data.reddit.load": {**_LEAF, "clients": ranges.COUNT},
@@ -83,10 +82,14 @@ def _check_partition(made: Settings) -> None:
     """Of our own partitions, what they ask of the records before they deal them."""
     dataset, partition = made.dataset, made.partition
     by_client = dataset.get("split") == "client"
-    if by_client and partition["name"] == "overlap":
-        raise ConfigError("dataset.split=client, partition=overlap: one client's test records may train another; use partition=iid")
-    package, _, kind = partition["_target_"].rpartition(".")
-    if package != _PARTITION:
+    if partition.get("deals", "disjoint") not in ("disjoint", "overlapping"):
+        raise ConfigError(f"partition.deals={partition['deals']}: expected disjoint or overlapping, or leave it out if it is not known")
+    if by_client and made.overlapping:
+        raise ConfigError(
+            f"dataset.split=client, partition={partition['name']}: one client's test records may train another; use partition=iid"
+        )
+    kind = made.dealing
+    if kind is None:
         return
     if kind in ("shards", "similarity", "dirichlet"):
         shares.classes(task(dataset) in ("classify", None), kind)

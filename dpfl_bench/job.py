@@ -42,7 +42,7 @@ def prepare(settings: Settings) -> Job:
     budget = None if at_records else _calibrated(Budget.of(settings, drawn))
     data = build.data(settings)
     if budget is None:  # at record level the noise follows from who holds what
-        budget = _calibrated(Budget.of(settings, drawn, Holders.of(settings, data.parts)))
+        budget = _calibrated(Budget.of(settings, drawn, data.holders))
     problem = build.problem(settings, list(data.records.train_x.shape[1:]), data.records.classes)
     engine.check_memories(settings, problem, data.federation, algorithm.remembers)
     device.for_small_tensors(data.federation.features.device)

@@ -136,10 +136,22 @@ class Settings:
         return "full" if self.batch_size is None else "fixed"
 
     @property
+    def dealing(self) -> str | None:
+        """Which of our partitions deals the records, under whatever name; None for a user's own."""
+        return dealing(self.partition)
+
+    @property
+    def overlapping(self) -> bool | None:
+        """Whether a record may sit in several clients; None where nobody knows before the data are dealt."""
+        if self.dealing is not None:
+            return self.dealing == "overlap"
+        return {"overlapping": True, "disjoint": False}.get(self.partition.get("deals", ""))
+
+    @property
     def smallest_client(self) -> int | None:
         """Training records of the smallest client at least, as far as the files and the partition know; None else."""
-        known, ways = self.dataset["records"], self.partition["name"]
-        if self.records is not None or known is None or ways == "natural":
+        known, ways = self.dataset["records"], self.dealing
+        if self.records is not None or known is None or ways in (None, "natural"):
             return self.records
         if ways == "shards":  # shards differ by a record, and a client may get the smaller ones only
             each = int(self.partition["shards_per_client"])
@@ -148,8 +160,8 @@ class Settings:
 
     @property
     def records_per_client(self) -> int | None:
-        """On average, rounded down: no smallest client has more."""
-        known = self.dataset["records"]
+        """On average, rounded down: no smallest client has more. None of a user's own partition, which may leave records out."""
+        known = self.dataset["records"] if self.dealing is not None else None
         return self.records if self.records is not None or known is None else equal_share(known, self.partition, self.clients)
 
     @property
@@ -193,7 +205,17 @@ class Settings:
 
 
 def equal_share(records: int, partition: dict[str, Any], clients: int) -> int:
-    return int(records * partition["percent"] / 100) if partition["name"] == "overlap" else records // clients
+    return int(records * partition["percent"] / 100) if dealing(partition) == "overlap" else records // clients
+
+
+def dealing(partition: dict[str, Any]) -> str | None:
+    """The name of our function that `_target_` names; None for any other."""
+    module, _, name = str(partition["_target_"]).rpartition(".")
+    return name if module == PARTITIONS and name in DEALING else None
+
+
+PARTITIONS = "dpfl_bench.federation.partition"
+DEALING = {"iid", "shards", "similarity", "dirichlet", "natural", "overlap"}
 
 
 # Changes of these move no number (beyond float rounding): where and how a run works, what only `plan` reads

@@ -80,7 +80,9 @@ def cohort_on(settings: Settings, records: Records, parts: Parts, x0: np.ndarray
     problem = build.problem(settings, list(records.train_x.shape[1:]), records.classes)
     dtype = {"float32": torch.float32, "float64": torch.float64}[settings.dtype]
     lots = LotRule(settings.batch_size, settings.sample_rate)
-    data = build.Data(Federation(records, parts, lots, torch.device(settings.device), dtype), records, parts)
+    data = build.Data(
+        Federation(records, parts, lots, torch.device(settings.device), dtype), records, parts, Holders.of(parts, len(records.train_y))
+    )
     job = run.Job(
         settings, schedules, budget, problem, data, build.reference(settings, problem, data.federation), build.algorithm(settings)
     )
