@@ -242,6 +242,9 @@ def _assumptions(job: Job) -> list[str]:
         listed.append("which clients take part in a round stays secret from the third party: eps averages over it")
     elif any(c.rounds for c in job.budget.seen):
         listed.append("eps averages over the coins that decide in how many rounds a client takes part, before they are drawn")
+    solved = job.settings.privacy.calibration != "fixed" and job.budget.observer == "server"
+    if solved and job.settings.sampling != "full":
+        listed.append("the third_party view takes the noise as fixed beforehand; here it was solved for the cohorts that were drawn")
     if job.data.holders.most > 1:
         listed.append("a record is counted over all clients that hold it" if job.settings.privacy.unit == "record" else _OVERLAP)
     return listed
