@@ -150,6 +150,7 @@ def data(settings: Settings) -> Data:
     else:
         records = _prepared(dataset, raw)
         parts = _parts(settings, records)
+    _check_declared(dataset, records)
     smallest = min(len(part) for part in parts)
     if smallest == 0:
         raise ConfigError(f"partition={partition['name']}: a client of {settings.clients} has no records; use fewer clients")
@@ -162,9 +163,19 @@ def data(settings: Settings) -> Data:
     return Data(Federation(records, parts, lots, where, numbers), records, parts, dealt)
 
 
+def _check_declared(dataset: Mapping[str, Any], records: Records) -> None:
+    """The noise may have been chosen by what the file says, and what it says counts as public."""
+    for key, found in (("shape", list(records.train_x.shape[1:])), ("classes", records.classes)):
+        if dataset[key] is not None and dataset[key] != found:
+            raise ConfigError(
+                f"dataset.{key}={dataset[key]}: the records of {records.source} have {found}; correct the YAML file, or replace the data"
+            )
+
+
 def _prepared(dataset: Mapping[str, Any], raw: Records) -> Records:
     names = ("test_fraction", "standardise", "unit_norm", "seed")
-    optional = {"transform": str | None, "dimensions": int | None, "weights": str | None, "augment": bool | None}
+    published = {"centres": list | None, "scales": list | None, "limit": float | None}
+    optional = {**published, "transform": str | None, "dimensions": int | None, "weights": str | None, "augment": bool | None}
     given = {n: checked(f"dataset.{n}", dataset.get(n), kind) for n, kind in optional.items()}
     return prepare(raw, **{n: dataset[n] for n in names}, **given)
 

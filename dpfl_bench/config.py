@@ -15,6 +15,8 @@ from dpfl_bench.compose import GROUPS, Composed
 from dpfl_bench.results import trackers
 from dpfl_bench.settings import ConfigError, Settings, equal_share
 
+# what a user's own file has to choose from, too
+CHOICES: dict[str, Any] = {"dataset.standardise": Literal["public", "data", "none"], "dataset.vocabulary_from": Literal["public", "data"]}
 ONLY_FOR_COMPOSING = ("default_local_steps", "default_total_steps", "local_epochs", "total_epochs")
 
 
@@ -81,7 +83,8 @@ def _as_reference(path: str, value: Any, reference: Any) -> Any:
         if not isinstance(value, Mapping):
             raise ConfigError(f"{path}={value}: expected the name of a file in conf/{path}/ or the keys of one")
         return {key: _as_reference(f"{path}.{key}", value[key], reference[key]) for key in value}
-    return value if reference is None else checked(path, value, type(reference))
+    kind = CHOICES.get(path, Any if reference is None else type(reference))
+    return checked(path, value, kind)
 
 
 def checked(path: str, value: Any, kind: Any) -> Any:
@@ -117,7 +120,8 @@ _WORDS = {bool: "true or false", int: "a whole number", float: "a number", str: 
 
 def _without_stale(dataset: dict[str, Any], reference: Mapping[str, Any]) -> dict[str, Any]:
     """What a data set's file says of its prepared records holds for the file's own preparation only; unknown under another."""
-    preparing = ("test_fraction", "split", "standardise", "unit_norm", "seed", "transform", "dimensions", "weights")
+    scaling = ("standardise", "centres", "scales", "limit", "unit_norm")
+    preparing = ("test_fraction", "split", *scaling, "seed", "transform", "dimensions", "weights")
     if all(dataset.get(key) == reference.get(key) for key in preparing):
         return dataset
     split_alike = all(dataset.get(key) == reference.get(key) for key in ("test_fraction", "split"))

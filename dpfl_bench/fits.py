@@ -6,6 +6,7 @@ here; the functions that deal the records and build the model still refuse what 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Mapping
 from functools import lru_cache
 from typing import Any
@@ -48,6 +49,7 @@ _RANGES: dict[str, dict[str, ranges.Range]] = {
     "dpfl_bench.problems.models.lstm.lstm": dict.fromkeys(("embedding", "hidden", "layers", "vocabulary"), ranges.COUNT),
     "dpfl_bench.problems.models.unet3d.unet3d": dict.fromkeys(("channels", "blocks"), ranges.COUNT),
 }
+_BRINGS_NO_LAW = re.compile(r"dpfl_bench\.data\.(?!synthetic\.)")
 _NEAREST = {"classify": "logreg", "regress": "linreg", "next_token": "lstm", "segment": "unet3d"}
 
 
@@ -76,7 +78,24 @@ def _check_dataset(made: Settings) -> None:
     if dataset.get("task", "classify") not in _NEAREST.keys() - {"regress"}:
         raise ConfigError(f"dataset.task={dataset['task']}: expected classify, next_token or segment")
     if _held(made).get("tokens"):
-        check_tokens(f"dataset={dataset['name']}", dataset["standardise"] or dataset["unit_norm"], dataset.get("transform"))
+        check_tokens(f"dataset={dataset['name']}", dataset["standardise"] != "none" or dataset["unit_norm"], dataset.get("transform"))
+    if dataset["standardise"] == "public":
+        _check_published(dataset)
+
+
+def _check_published(dataset: Mapping[str, Any]) -> None:
+    """What `public` works with; where the file has no numbers, only a loader that generates records brings a law, and one of a user's may."""
+    from dpfl_bench.data import standardise  # with numpy, which a dry run mostly does without
+
+    given = {key: dataset.get(key) for key in ("centres", "scales")}
+    if all(values is None for values in given.values()) and not _BRINGS_NO_LAW.match(dataset["_target_"]):
+        return
+    for key, values in given.items():
+        if not isinstance(values, list | None):
+            raise ConfigError(f"dataset.{key}={values}: expected a list of published numbers, one for each feature")
+    scaling, _ = standardise.constants(**given, limit=dataset.get("limit"), name=f"dataset={dataset['name']}")
+    if dataset["shape"] is not None and dataset.get("transform") is None:
+        standardise.check_length(scaling, dataset["shape"])
 
 
 def _check_partition(made: Settings) -> None:
