@@ -12,7 +12,8 @@ from functools import lru_cache
 from typing import Any
 
 from dpfl_bench import ranges
-from dpfl_bench.data.records import check_tokens
+from dpfl_bench.data import published
+from dpfl_bench.data.records import Scaling, check_tokens
 from dpfl_bench.federation import shares
 from dpfl_bench.problems.models.sizes import VGG_KERNEL, convolutions
 from dpfl_bench.settings import ConfigError, Settings
@@ -84,18 +85,12 @@ def _check_dataset(made: Settings) -> None:
 
 
 def _check_published(dataset: Mapping[str, Any]) -> None:
-    """What `public` works with; where the file has no numbers, only a loader that generates records brings a law, and one of a user's may."""
-    from dpfl_bench.data import standardise  # with numpy, which a dry run mostly does without
-
-    given = {key: dataset.get(key) for key in ("centres", "scales")}
-    if all(values is None for values in given.values()) and not _BRINGS_NO_LAW.match(dataset["_target_"]):
-        return
-    for key, values in given.items():
-        if not isinstance(values, list | None):
-            raise ConfigError(f"dataset.{key}={values}: expected a list of published numbers, one for each feature")
-    scaling, _ = standardise.constants(**given, limit=dataset.get("limit"), name=f"dataset={dataset['name']}")
-    if dataset["shape"] is not None and dataset.get("transform") is None:
-        standardise.check_length(scaling, dataset["shape"])
+    """What `public` works with. Where the file has no numbers, a loader that generates records brings a law, and a user's own may."""
+    centres, scales, limit = (dataset.get(key) for key in ("centres", "scales", "limit"))
+    unknown = None if _BRINGS_NO_LAW.match(dataset["_target_"]) else Scaling((), ())
+    scaling, _ = published.constants(centres, scales, limit, unknown, f"dataset={dataset['name']}")
+    if scaling is not unknown and dataset["shape"] is not None and dataset.get("transform") is None:
+        published.check_length(scaling, dataset["shape"])
 
 
 def _check_partition(made: Settings) -> None:

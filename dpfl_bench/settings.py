@@ -195,7 +195,7 @@ def _of_the_data(dataset: dict[str, Any]) -> list[str]:
     """Statistics of the records that change what every client trains on (docs/privacy.md, what of the data a run uses)."""
     found = []
     if dataset.get("standardise") == "data":
-        found.append("dataset.standardise=data: the mean and the deviation of each feature are those of the training records, without noise")
+        found.append("dataset.standardise=data: mean and deviation of each feature are those of the training records, without noise")
     if dataset.get("transform") == "pca":
         found.append("dataset.transform=pca: the mean and the directions of PCA are those of the training records, without noise")
     if dataset["_target_"] == "dpfl_bench.data.reddit.load" and dataset.get("vocabulary_from") != "public":

@@ -19,7 +19,7 @@ from dpfl_bench.data.records import DataError
 from dpfl_bench.data.root import data_root
 
 FILES = sorted((Path(__file__).parents[1] / "conf/dataset").glob("*.yaml"))
-PREPARE = ("test_fraction", "standardise", "unit_norm", "seed")
+PREPARE = ("test_fraction", "standardise", "unit_norm", "seed", "centres", "scales", "limit")
 LIBSVM: dict[str, Any] = dict.fromkeys(inspect.signature(libsvm.load).parameters) | {"name": "toy", "verify": True}
 
 
@@ -136,7 +136,7 @@ def test_files_have_every_key(file: Path) -> None:
     common = (
         "_target_ name shape classes records clients lr test_fraction split standardise unit_norm seed max_row_norm gram transform holds"
     )
-    some = {"task", "unknown", "dimensions", "weights", "augment"}  # what only some data sets have
+    some = {"task", "unknown", "dimensions", "weights", "augment", *PREPARE[4:], "vocabulary_from"}  # what only some data sets have
     assert set(config) - some == (set(common.split()) | set(own)) - some
     assert config["name"] == file.stem
     assert file.read_text().startswith("# ")
@@ -159,7 +159,7 @@ def test_files_say_what_the_loader_gives(file: Path) -> None:
     if thinner > 1:
         own["records_per_client"] //= thinner
     raw = function(**own)
-    done = prepare(raw, **{key: config[key] for key in PREPARE})
+    done = prepare(raw, **{key: config.get(key) for key in PREPARE})
     assert done.subset == ""
     assert list(done.train_x.shape[1:]) == config["shape"]
     assert done.classes == config["classes"]

@@ -19,7 +19,7 @@ from dpfl_bench.data.prepare import prepare
 from dpfl_bench.data.records import DataError, Records
 from dpfl_bench.data.torchvision_import import import_torchvision
 
-PLAIN: dict[str, Any] = {"test_fraction": 0.0, "standardise": False, "unit_norm": False, "seed": 0}
+PLAIN: dict[str, Any] = {"test_fraction": 0.0, "standardise": "none", "unit_norm": False, "seed": 0}
 
 
 @pytest.fixture(autouse=True)

@@ -229,7 +229,7 @@ def test_the_papers_test_sets_come_out(sizes: tuple[int, ...], fraction: float, 
     owners = np.repeat(np.arange(3), sizes)
     x, y = np.zeros((len(owners), 1), np.float32), np.zeros(len(owners), np.int64)
     done = prepare(
-        Records(x, y, x[:0], y[:0], owners, 2, "made up", None), test_fraction=fraction, standardise=False, unit_norm=False, seed=0
+        Records(x, y, x[:0], y[:0], owners, 2, "made up", None), test_fraction=fraction, standardise="none", unit_norm=False, seed=0
     )
     assert done.owners is not None
     assert (np.array(sizes) - np.bincount(done.owners)).tolist() == test
@@ -383,7 +383,7 @@ def test_features_are_those_of_augmented_images(labelled: Path, monkeypatch: pyt
     monkeypatch.setattr(features, "extracted", lambda raw, *how: asked.append(raw) or raw)
     plain = load(labelled, owners=1)
     done = prepare(
-        plain, test_fraction=0.3, standardise=False, unit_norm=False, seed=0, transform="scatternet", dimensions=None, augment=True
+        plain, test_fraction=0.3, standardise="none", unit_norm=False, seed=0, transform="scatternet", dimensions=None, augment=True
     )
     assert (asked[0].train_x == done.train_x).all()
     assert not any((image == plain.train_x).all(axis=(1, 2, 3)).any() for image in done.train_x)
@@ -395,7 +395,7 @@ def test_augmentation_asks_for_images() -> None:
     for grey in (x, x.astype(np.float32)):
         raw = Records(grey, np.zeros(4, np.int64), grey[:0], np.zeros(0, np.int64), None, 2, "made up", None)
         with pytest.raises(DataError, match=r"dataset.augment=true: expected images of three colours, made up holds none"):
-            prepare(raw, test_fraction=0.0, standardise=False, unit_norm=False, seed=0, augment=True)
+            prepare(raw, test_fraction=0.0, standardise="none", unit_norm=False, seed=0, augment=True)
 
 
 def test_augmentation_flips_half_and_turns_ten_degrees(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from dpfl_bench import ranges
-from dpfl_bench.data import features
+from dpfl_bench.data import features, published
 from dpfl_bench.data import standardise as standardising
 from dpfl_bench.data.augment import augmented
 from dpfl_bench.data.records import DataError, Records, check_tokens
@@ -60,7 +60,7 @@ def prepare(
     if scaled or unit_norm or transform == "pca":
         train, test = _float(train), _float(test)
     if standardise == "public":
-        scaling, bound = standardising.constants(centres, scales, limit, raw.law, raw.source)
+        scaling, bound = published.constants(centres, scales, limit, raw.law, raw.source)
         train, test = standardising.by_constants(train, test, scaling, bound)
     if standardise == "data":
         train, test = standardising.by_training(train, test)

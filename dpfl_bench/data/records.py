@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import numpy as np
 
 
@@ -16,8 +18,8 @@ class DataError(ValueError):
 class Scaling(NamedTuple):
     """One number for each feature: what is subtracted from it, and what it is then divided by."""
 
-    centres: np.ndarray
-    scales: np.ndarray
+    centres: Sequence[float] | np.ndarray
+    scales: Sequence[float] | np.ndarray
 
 
 @dataclass(frozen=True)
