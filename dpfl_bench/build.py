@@ -30,13 +30,14 @@ from dpfl_bench.problems.linear import LinearProblem
 from dpfl_bench.problems.module import ModuleProblem, check_module
 from dpfl_bench.problems.problem import Problem
 from dpfl_bench.settings import ConfigError, Settings
-from dpfl_bench.targets import target, uses_norms
+from dpfl_bench.targets import check_call, target, uses_norms
 
 DESCRIBING = {"_target_", "name", "private", "coins", "needs"}  # keys that describe a choice and are no parameters of it
 
 
 def call(node: Mapping[str, Any], group: str, **given: Any) -> Any:
     """Call what `_target_` names with those of the node's keys (and of `given`) that it has parameters for."""
+    check_call(node, group)
     function = target(node)
     wanted = inspect.signature(function).parameters
     offered = {**{k: v for k, v in node.items() if k in wanted}, **given}
@@ -80,6 +81,13 @@ def problem(settings: Settings, shape: list[int], classes: int) -> Problem:
     except ValueError as error:
         raise ConfigError(str(error)) from None
     return ModuleProblem(make, classes, task=_task(settings), backend=engine.backend(settings, made, device.choose(settings.device)))
+
+
+def check_parameters(settings: Settings, made: Problem) -> None:
+    """The noise may have been chosen by what a file of one's own says."""
+    said = settings.model.get("parameters")
+    if said not in (None, made.dimension):
+        raise ConfigError(f"model.parameters={said}: the model has {made.dimension}; correct the YAML file")
 
 
 def _closed_form(settings: Settings, made: Any) -> Problem:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import types
 import typing
 from collections.abc import Collection, Mapping
@@ -17,6 +18,7 @@ from dpfl_bench.settings import ConfigError, Settings, equal_share
 
 # what a user's own file has to choose from, too
 CHOICES: dict[str, Any] = {"dataset.standardise": Literal["public", "data", "none"], "dataset.vocabulary_from": Literal["public", "data"]}
+NAME = re.compile(r"\w[\w.+-]{0,99}")  # of a choice: it becomes part of file names
 ONLY_FOR_COMPOSING = ("default_local_steps", "default_total_steps", "local_epochs", "total_epochs")
 
 
@@ -30,6 +32,7 @@ def settings(composed: Composed, used: Collection[str] = fits.GROUPS) -> Setting
     _check_names("", config, [*(f.name for f in fields(Settings)), *ONLY_FOR_COMPOSING])
     for group in GROUPS[:-1]:
         config[group] = _as_reference(group, config[group], composed.reference[group])
+    _check_choices(config)
     config["dataset"] = _as_the_model_sees(_without_stale(config["dataset"], composed.reference["dataset"]))
     _fill_suggested(config)
     trackers.check(config["trackers"])
@@ -65,6 +68,15 @@ def _check_keys(config: Mapping[str, Any], reference: Mapping[str, Any], prefix:
             if not isinstance(value, Mapping):
                 raise ConfigError(f"{path}={value}: expected keys of its own, like {path}.{next(iter(reference[key]))}")
             _check_keys(value, reference[key], f"{path}.")
+
+
+def _check_choices(config: Mapping[str, Any]) -> None:
+    """What the five groups' choices are called."""
+    for group in GROUPS:
+        name = config[group].get("name") if isinstance(config[group], Mapping) else None
+        if not (isinstance(name, str) and NAME.fullmatch(name)):
+            told = " ".join(str(name).split())
+            raise ConfigError(f"{group}.name={told}: expected letters, digits, _ - . and +, the first a letter, a digit or _")
 
 
 def _check_names(prefix: str, given: Mapping[str, Any], names: Collection[str]) -> None:
