@@ -44,9 +44,10 @@ def test_libsvm_labels_are_counted_from_zero(names: tuple[str, ...], tmp_path: P
     ("text", "change", "message"),
     [
         (None, {}, "no file .*libsvm/toy: put it there .LIBSVM text., or set dataset.path"),
-        ("1 1:0.5\n2 garbage\n", {}, "expected LIBSVM text .*: replace the file"),
+        ("1 1:0.5\n2 garbage\n", {}, "expected LIBSVM text, indices from 1 .*: replace the file"),
         ("\x00\xff binary", {}, "expected LIBSVM text"),
         ("1 1:1\n2 9:1\n", {"features": 5}, "correct dataset.features"),
+        ("1 1:1\n2 0:1\n", {"features": 5}, r"expected LIBSVM text, indices from 1 \(Invalid index 0"),  # moved everybody's columns
         ("0.5 1:1\n0.7 2:1\n", {}, "whole-number labels, found 0.5, 0.7"),
         ("1 1:1\n1 2:1\n", {}, "two or more whole-number labels, found 1:"),
         ("1 1:1\n2 2:1\n", {"sha256": "0000"}, "expected 0000: delete it, then go online and run .* dataset.verify=false"),
