@@ -155,8 +155,7 @@ def test_scatternet_keeps_channels_apart_and_axes_in_place(monkeypatch: pytest.M
 
 
 @pytest.mark.usefixtures("_kymatio")
-@pytest.mark.usefixtures("_kymatio")
-def test_an_image_s_coefficients_look_at_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_image_s_coefficients_look_at_no_other() -> None:
     x = images(5)
     other = x.copy()
     other[2] = 255 - other[2]
@@ -164,6 +163,7 @@ def test_an_image_s_coefficients_look_at_no_other(monkeypatch: pytest.MonkeyPatc
     assert [before[i].tobytes() == after[i].tobytes() for i in range(5)] == [True, True, False, True, True]
 
 
+@pytest.mark.usefixtures("_kymatio")
 def test_features_before_the_split_serve_every_seed(monkeypatch: pytest.MonkeyPatch) -> None:
     raw = records(images(20))
     first = prepare(raw, **PLAIN | {"test_fraction": 0.2}, transform="scatternet")

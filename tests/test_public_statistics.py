@@ -10,12 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 from command import QUICK, call, read
-from conftest import CONF, settings_of
+from conftest import CONF, cohort_on, settings_of
 from omegaconf import OmegaConf
 
 from dpfl_bench.data import breast_cancer, synthetic
 from dpfl_bench.data.prepare import owned, prepare
 from dpfl_bench.data.records import DataError, Records, Scaling
+from dpfl_bench.privatise import Budget, drawn_schedules
 from dpfl_bench.settings import ConfigError
 
 PLAIN: dict[str, Any] = {"test_fraction": 0.0, "unit_norm": False, "seed": 0}
@@ -263,3 +264,26 @@ def test_labels_and_features_that_the_file_did_not_declare_are_refused(tmp_path:
         assert told.code == 2
         assert told.err.count("\n") == 1
         assert re.search(message, told.err), told.err
+
+
+def shift(way: str, value: float) -> float:
+    """How far one client moves the first round's sum, in standard deviations of its noise. The noise is the same on both sides."""
+    settings = settings_of("algo=dp_fedavg", "rounds=1", "local_steps=10", "device=cpu", "plot=false", f"dataset.standardise={way}")
+    honest = prepared(breast_cancer.load(), way, unit_norm=True)
+    parts = np.array_split(np.argsort(honest.train_y, kind="stable"), settings.clients)
+    raw = breast_cancer.load()
+    raw.train_x[parts[0], 0] = value
+    released = [cohort_on(settings, records, parts).x().numpy().astype(float) for records in (honest, prepared(raw, way, unit_norm=True))]
+    std = Budget.of(settings, drawn_schedules(settings)).noise_std
+    assert std is not None
+    return float(np.linalg.norm(released[1] - released[0])) * settings.clients / std
+
+
+@pytest.mark.parametrize("value", EXTREME)
+def test_one_client_moves_the_release_by_what_is_claimed_and_no_more(value: float) -> None:
+    planned = Budget.of(*(lambda made: (made, drawn_schedules(made)))(settings_of("algo=dp_fedavg", "rounds=1", "local_steps=10")))
+    claimed = 1 / planned.noise_multiplier
+    assert shift("public", value) <= claimed * (1 + 1e-4)
+    assert shift("none", value) <= claimed * (1 + 1e-4)
+    if abs(value) >= 1e6:
+        assert shift("data", value) > 3 * claimed  # the negative control: everybody's column collapsed
