@@ -13,6 +13,11 @@ from typing import IO, Any
 
 import numpy as np
 
+# what reading a pickle that is cut short, foreign or hostile raises
+UNREADABLE = (
+    *(OSError, EOFError, ValueError, RuntimeError, AssertionError, LookupError, TypeError, AttributeError, ImportError),
+    *(MemoryError, OverflowError, pickle.UnpicklingError),
+)
 _NUMBERS = "biuf"  # kinds of dtypes that are plain numbers
 _DEEPEST = 8
 

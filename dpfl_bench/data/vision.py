@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import http.client
-import pickle
 import shutil
 import tarfile
 import zipfile
@@ -25,11 +24,8 @@ from dpfl_bench.data.torchvision_import import import_torchvision
 
 _CHUNK = 1 << 20
 ZIP = "gzip.zip"  # all of EMNIST, and the only file of it whose md5 torchvision has
-UNREADABLE = (  # what readers of cut or foreign files raise; a pickle can raise nearly all of them
-    *(OSError, EOFError, ValueError, RuntimeError, AssertionError, LookupError, TypeError, AttributeError, ImportError),
-    *(MemoryError, OverflowError),
-    *(pickle.UnpicklingError, zipfile.BadZipFile, tarfile.TarError, zlib.error, http.client.HTTPException),
-)
+# what readers of cut or foreign files raise
+UNREADABLE = (*pickled.UNREADABLE, zipfile.BadZipFile, tarfile.TarError, zlib.error, http.client.HTTPException)
 # torchvision has the md5 of the .gz only; these are of what the .gz with torchvision's md5 hold
 _UNPACKED = {
     "MNIST": {
