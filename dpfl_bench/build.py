@@ -31,13 +31,14 @@ from dpfl_bench.problems.linear import LinearProblem
 from dpfl_bench.problems.module import ModuleProblem, check_module
 from dpfl_bench.problems.problem import Problem
 from dpfl_bench.settings import ConfigError, Settings
-from dpfl_bench.targets import target, uses_norms
+from dpfl_bench.targets import check_call, target, uses_norms
 
 DESCRIBING = {"_target_", "name", "private", "coins", "needs", "deals"}  # keys that describe a choice and are no parameters of it
 
 
 def call(node: Mapping[str, Any], group: str, **given: Any) -> Any:
     """Call what `_target_` names with those of the node's keys (and of `given`) that it has parameters for."""
+    check_call(node, group)
     function = target(node)
     wanted = inspect.signature(function).parameters
     offered = {**{k: v for k, v in node.items() if k in wanted}, **given}
@@ -81,6 +82,13 @@ def problem(settings: Settings, shape: list[int], classes: int) -> Problem:
     except ValueError as error:
         raise ConfigError(str(error)) from None
     return ModuleProblem(make, classes, task=_task(settings), backend=engine.backend(settings, made, device.choose(settings.device)))
+
+
+def check_parameters(settings: Settings, made: Problem) -> None:
+    """The noise may have been chosen by what a file of one's own says."""
+    said = settings.model.get("parameters")
+    if said not in (None, made.dimension):
+        raise ConfigError(f"model.parameters={said}: the model has {made.dimension}; correct the YAML file")
 
 
 def _closed_form(settings: Settings, made: Any) -> Problem:
@@ -152,6 +160,7 @@ def data(settings: Settings) -> Data:
     else:
         records = _prepared(dataset, raw)
         parts = _parts(settings, records)
+    _check_declared(dataset, records)
     holders = _holders(settings, parts, len(records.train_y))
     smallest = holders.smallest or 0
     if smallest == 0:
@@ -165,9 +174,19 @@ def data(settings: Settings) -> Data:
     return Data(Federation(records, parts, lots, where, numbers), records, parts, holders, dealt)
 
 
+def _check_declared(dataset: Mapping[str, Any], records: Records) -> None:
+    """The noise may have been chosen by what the file says, and what it says counts as public."""
+    for key, found in (("shape", list(records.train_x.shape[1:])), ("classes", records.classes)):
+        if dataset[key] is not None and dataset[key] != found:
+            raise ConfigError(
+                f"dataset.{key}={dataset[key]}: the records of {records.source} have {found}; correct the YAML file, or replace the data"
+            )
+
+
 def _prepared(dataset: Mapping[str, Any], raw: Records) -> Records:
     names = ("test_fraction", "standardise", "unit_norm", "seed")
-    optional = {"transform": str | None, "dimensions": int | None, "weights": str | None, "augment": bool | None}
+    published = {"centres": list | None, "scales": list | None, "limit": float | None}
+    optional = {**published, "transform": str | None, "dimensions": int | None, "weights": str | None, "augment": bool | None}
     given = {n: checked(f"dataset.{n}", dataset.get(n), kind) for n, kind in optional.items()}
     return prepare(raw, **{n: dataset[n] for n in names}, **given)
 

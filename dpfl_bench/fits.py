@@ -6,12 +6,14 @@ here; the functions that deal the records and build the model still refuse what 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Mapping
 from functools import lru_cache
 from typing import Any
 
 from dpfl_bench import ranges
-from dpfl_bench.data.records import check_tokens
+from dpfl_bench.data import published
+from dpfl_bench.data.records import Scaling, check_tokens
 from dpfl_bench.federation import shares
 from dpfl_bench.problems.models.sizes import VGG_KERNEL, convolutions
 from dpfl_bench.settings import PARTITIONS, ConfigError, Settings
@@ -47,6 +49,7 @@ _RANGES: dict[str, dict[str, ranges.Range]] = {
     "dpfl_bench.problems.models.lstm.lstm": dict.fromkeys(("embedding", "hidden", "layers", "vocabulary"), ranges.COUNT),
     "dpfl_bench.problems.models.unet3d.unet3d": dict.fromkeys(("channels", "blocks"), ranges.COUNT),
 }
+_BRINGS_NO_LAW = re.compile(r"dpfl_bench\.data\.(?!synthetic\.)")
 _NEAREST = {"classify": "logreg", "regress": "linreg", "next_token": "lstm", "segment": "unet3d"}
 
 
@@ -75,7 +78,18 @@ def _check_dataset(made: Settings) -> None:
     if dataset.get("task", "classify") not in _NEAREST.keys() - {"regress"}:
         raise ConfigError(f"dataset.task={dataset['task']}: expected classify, next_token or segment")
     if _held(made).get("tokens"):
-        check_tokens(f"dataset={dataset['name']}", dataset["standardise"] or dataset["unit_norm"], dataset.get("transform"))
+        check_tokens(f"dataset={dataset['name']}", dataset["standardise"] != "none" or dataset["unit_norm"], dataset.get("transform"))
+    if dataset["standardise"] == "public":
+        _check_published(dataset)
+
+
+def _check_published(dataset: Mapping[str, Any]) -> None:
+    """What `public` works with. Where the file has no numbers, a loader that generates records brings a law, and a user's own may."""
+    centres, scales, limit = (dataset.get(key) for key in ("centres", "scales", "limit"))
+    unknown = None if _BRINGS_NO_LAW.match(dataset["_target_"]) else Scaling((), ())
+    scaling, _ = published.constants(centres, scales, limit, unknown, f"dataset={dataset['name']}")
+    if scaling is not unknown and dataset["shape"] is not None and dataset.get("transform") is None:
+        published.check_length(scaling, dataset["shape"])
 
 
 def _check_partition(made: Settings) -> None:

@@ -10,14 +10,20 @@ from dpfl_bench.privacy import calibration
 from dpfl_bench.privatise import Budget, drawn_schedules
 from dpfl_bench.results.clean import clean
 from dpfl_bench.settings import ConfigError, Settings
-from dpfl_bench.targets import remembers
+from dpfl_bench.targets import only_ours, remembers
 
 MOMENTS = 10  # of a run, at which the plan says what is spent
+NO_CALL = "plan calls no code of your own; say in the YAML file how many parameters the model has (parameters: N), which the noise needs"
 FACTORS = (0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)  # of T*, for the table of B(T)
 
 
 def plan(settings: Settings, detailed: bool = True) -> dict[str, Any]:
     """Everything that `dpfl-bench plan --json` prints; with all observers and the course of eps over the rounds if `detailed`."""
+    with only_ours(NO_CALL):
+        return _plan(settings, detailed)
+
+
+def _plan(settings: Settings, detailed: bool) -> dict[str, Any]:
     budget = Budget.of(settings, drawn_schedules(settings))
     privacy = settings.privacy
     implied = _implied(settings, budget)
@@ -92,7 +98,14 @@ def _theory(settings: Settings, budget: Budget) -> dict[str, Any] | None:
     model, dataset = settings.model, settings.dataset
     decay = model.get("l2", 0.0) + settings.weight_decay
     clip, messages = settings.privacy.fixed_clip, settings.privacy.unit == "client" and settings.privacy.mechanism == "gaussian"
-    if model["name"] != "logreg" or decay <= 0 or not settings.private or budget.planned.worst == 0 or clip is None or not messages:
+    if (
+        model["_target_"] != "dpfl_bench.problems.linear.logreg"
+        or decay <= 0
+        or not settings.private
+        or budget.planned.worst == 0
+        or clip is None
+        or not messages
+    ):
         return None
     bias = model["bias"] if model["bias"] is not None else dataset["classes"] != 2
     if dataset["classes"] is None or dataset["shape"] is None or (settings.theory.L is None and dataset["gram"] is None):

@@ -411,9 +411,11 @@ def dimension(settings: Settings) -> int:
             f"dataset.shape=null: the noise depends on the number of parameters, which dataset={settings.dataset['name']} does not "
             "tell before it loads; say dataset.shape=[N] and dataset.classes=K"
         )
-    if model["name"] in ("logreg", "linreg"):
+    if model["_target_"] in ("dpfl_bench.problems.linear.logreg", "dpfl_bench.problems.linear.linreg"):
         bias = model["bias"] if model["bias"] is not None else classes > 2
         return int((1 if classes <= 2 else classes) * (math.prod(shape) + bias))
+    if model.get("parameters") is not None:  # said by a file of one's own; a run holds it to the model that is built
+        return int(model["parameters"])
     from dpfl_bench import build
 
     return build.problem(settings, shape, classes).dimension

@@ -267,6 +267,4 @@ def _not_accounted(job: Job) -> list[str]:
     leaks.append("hyper-parameters that were tuned by looking at results of private data")
     leaks.append("the seed: the noise follows from it, so whoever has both it and the model can subtract the noise")
     leaks.append("other runs on the same data; eps is of one seed of this run, eps_all_repeats of all its seeds together")
-    if job.settings.dataset.get("standardise"):
-        leaks.append("the mean and deviation that standardise the features")
     return leaks

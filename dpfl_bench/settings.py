@@ -166,15 +166,14 @@ class Settings:
 
     @property
     def leaks(self) -> list[str]:
-        """What of the private data goes into training outside every accountant (statistics of preprocessing are told apart)."""
+        """What of the private data goes into training outside every accountant."""
         where = "each lot's gradients" if self.privacy.unit == "record" else "each cohort's updates"
         found = []
         if self.privacy.clip == "median":
             found.append(f"privacy.clip=median: C is the median of the norms of {where}, without noise")
         if self.model.get("init") == "near_optimum":
             found.append("model.init=near_optimum: the initial model is made of the exact optimum of the private data")
-        if self.dataset.get("transform") == "pca":
-            found.append("dataset.transform=pca: the mean and the directions of PCA are those of the training records, without noise")
+        found += _of_the_data(self.dataset)
         if self.privacy.accountant == "paper":
             found.append("privacy.accountant=paper: dpscaffold's own accountant credits what does not hold")
         return found if self.private else []
@@ -202,6 +201,21 @@ class Settings:
             told["privacy"] = told["delta"] = None
         text = json.dumps([RESULTS_VERSION, told], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:10]
+
+
+def _of_the_data(dataset: dict[str, Any]) -> list[str]:
+    """Statistics of the records that change what every client trains on (docs/privacy.md, what of the data a run uses)."""
+    found = []
+    if dataset.get("standardise") == "data":
+        found.append("dataset.standardise=data: mean and deviation of each feature are those of the training records, without noise")
+    if dataset.get("transform") == "pca":
+        found.append("dataset.transform=pca: the mean and the directions of PCA are those of the training records, without noise")
+    if dataset["_target_"] == "dpfl_bench.data.reddit.load" and dataset.get("vocabulary_from") != "public":
+        found.append("dataset.vocabulary_from=data: the vocabulary is made of the training posts, whose words were counted without noise")
+    for key, told in (("shape", "how many features there are"), ("classes", "which labels there are")):
+        if dataset[key] is None:
+            found.append(f"dataset.{key}=null: {told} is read off the records, and the model's size follows; where it is public, say it")
+    return found
 
 
 def equal_share(records: int, partition: dict[str, Any], clients: int) -> int:
