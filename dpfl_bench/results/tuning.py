@@ -70,7 +70,7 @@ def candidate(folder: RunFolder, delta: float) -> Candidate:
             raise KeyError
         if told["accountant"] == "paper" or not told["fully_accounted"]:
             raise PrivacyError(f"run {folder.path.name} is not fully accounted; expected runs with a guarantee")
-        z, alternatives = float(accounted["noise_multiplier"]), [_composition(each) for each in accounted["as_one_of"]]
+        z, alternatives = float(accounted["noise_multiplier"]), [composition(each) for each in accounted["as_one_of"]]
     except (OSError, KeyError, TypeError, ValueError) as error:
         if isinstance(error, PrivacyError):
             raise
@@ -82,7 +82,7 @@ def candidate(folder: RunFolder, delta: float) -> Candidate:
     return min(((c, z) for c in alternatives), key=lambda each: selection.epsilon(selection.trial([each]), delta, "geometric", 1))
 
 
-def _composition(told: dict[str, Any]) -> Composition:
+def composition(told: dict[str, Any]) -> Composition:
     companions = tuple(Companion(**each) for each in told["companions"])
     return Composition(**{**told, "companions": companions, "rounds": tuple((k, count) for k, count in told["rounds"])})
 
