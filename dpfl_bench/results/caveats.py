@@ -165,9 +165,10 @@ def _no_baseline(rows: Sequence[Row], folders: Mapping[str, Path]) -> Caveat | N
     if not found:
         return None
     commands = [_without_privacy(row, folders) for row in found]
-    say = f"; to add it: {commands[0]}" if commands[0] else ""
-    more = " (the first of them)" if say and len(found) > 1 else ""
-    says = f"No run with eps=inf beside {_names(found, rows)}, so the gap is not known{say}{more}"
+    others = len({*commands} - {commands[0], None})
+    more = f" (and {others} more, told by --json)" if others else ""
+    says = f"No run with eps=inf beside {_names(found, rows)}, so the gap is not known"
+    says += f"; to add it: {commands[0]}{more}" if commands[0] else "; run the same with eps=inf to add it"
     return Caveat("no_baseline", says, {"rows": [{**r, "command": c} for r, c in zip(_rows(found)["rows"], commands, strict=True)]})
 
 

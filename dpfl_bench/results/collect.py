@@ -164,7 +164,7 @@ def _write(made: Collected, rows: Sequence[Row]) -> None:
     folder = RunFolder(made.folder)
     folder.write("results.csv", tables.csv_text(rows, list(dict.fromkeys(key for row in rows for key in row))))
     folder.write("table.csv", tables.csv_text(made.table.rows, list(dict.fromkeys(key for row in made.table.rows for key in row))))
-    folder.write("table.md", "\n".join([tables.markdown(made.table), *map(escape.markdown, made.said)]) + "\n")
+    folder.write("table.md", "\n\n".join([tables.markdown(made.table).rstrip(), *map(escape.markdown, made.said)]) + "\n")
     folder.write("table.tex", tables.latex(made.table, made.said))
 
 
