@@ -8,7 +8,7 @@ from typing import Any
 
 _MARKS = re.compile(r"([\\`*\[\]<>&|~$!])|(?<![A-Za-z0-9])(_)|(_)(?![A-Za-z0-9])")
 _ENTITIES = {"<": "&lt;", ">": "&gt;", "&": "&amp;"}  # also where a renderer takes no backslash before them
-_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
+_FORMULA = ("=", "+", "-", "@", "\t")
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?|[+-]?inf", re.IGNORECASE)
 _TEX = {
     **{c: f"\\{c}" for c in "&%$#_{}"},
@@ -33,7 +33,8 @@ def markdown(text: str) -> str:
 
 
 def spreadsheet(text: str) -> str:
-    """A cell of CSV that no spreadsheet takes for a formula. Numbers stay what they are."""
+    """A cell of CSV on one line, that no spreadsheet takes for a formula. Numbers stay what they are."""
+    text = text.replace("\r", " ").replace("\n", " ")
     if not text.lstrip(" \ufeff\u00a0").startswith(_FORMULA) or _NUMBER.fullmatch(text):
         return text
     return f"'{text}"
