@@ -15,7 +15,7 @@ from collected import finish, free, table_of
 from command import Said, call
 from conftest import CONF
 
-from dpfl_bench.results import columns, folders
+from dpfl_bench.results import columns, folders, plots
 from dpfl_bench.results.collect import collect
 
 ONE, OTHER = "1" * 16, "2" * 16
@@ -73,6 +73,17 @@ def test_nor_compared_in_one_table(apart: dict[str, Any]) -> None:
     finish("a", **origin())
     finish("b", **origin(targets=OTHER), **apart)
     assert "origin.targets" in refused()
+
+
+def test_pictures_of_mixed_runs_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    titles: dict[str, str] = {}
+    monkeypatch.setattr(plots, "u_curves", lambda points, target, title, by: titles.update({target.name: title}))
+    for steps in (1, 2):
+        finish(f"a{steps}", local_steps=steps, **origin(targets=str(steps) * 16))
+        finish(f"b{steps}", local_steps=steps, dataset="mnist", **origin(package=str(steps) * 16))
+    assert call("collect", "runs", "--mixed").code == 0
+    assert titles["u_curves_digits.png"].splitlines()[-1] == "runs of different code or data"
+    assert "runs of different" not in titles["u_curves_mnist.png"]
 
 
 def test_other_algorithms_models_data_sets_and_partitions_have_other_hashes() -> None:

@@ -118,12 +118,12 @@ def test_other_splits_have_other_clients() -> None:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"fully_accounted": False}, "run a is not fully accounted"),
-        ({"accountant": "paper"}, "run a is not fully accounted"),
-        ({"delta": 1e-6}, "run a has no noise, or another delta"),
-        ({"accounted": {"noise_multiplier": 0.0, "as_one_of": [asdict(GAUSSIAN)]}}, "run a has no noise"),
-        ({"accounted": {"noise_multiplier": 1.0, "as_one_of": []}}, "run a does not tell what it released in privacy.json"),
-        ({"accounted": None}, "run a does not tell"),
+        ({"fully_accounted": False}, "a run is not fully accounted"),
+        ({"accountant": "paper"}, "a run is not fully accounted"),
+        ({"delta": 1e-6}, "a run has no noise, or another delta"),
+        ({"accounted": {"noise_multiplier": 0.0, "as_one_of": [asdict(GAUSSIAN)]}}, "a run has no noise"),
+        ({"accounted": {"noise_multiplier": 1.0, "as_one_of": []}}, "a run does not tell what it released"),
+        ({"accounted": None}, "a run does not tell"),
     ],
 )
 def test_runs_without_a_bound_say_so(change: dict[str, Any], said: str) -> None:
@@ -136,13 +136,13 @@ def test_runs_without_a_bound_say_so(change: dict[str, Any], said: str) -> None:
 def test_a_spoilt_record_is_told(content: str | None) -> None:
     path = tell("a", seeds=[0, 1]) / "privacy.json"
     path.unlink() if content is None else path.write_text(content)
-    assert "run a does not tell what it released" in why()
+    assert "a run does not tell what it released" in why()
 
 
 @pytest.mark.parametrize("flags", [{"fully_accounted": False}, {"accountant": "paper"}])
 def test_results_without_a_guarantee_have_none_of_all(flags: dict[str, Any]) -> None:
     tell("a", seeds=[0, 1], **flags)
-    assert "the runs have no guarantee to compose" in why()
+    assert "a run is not fully accounted" in why()
 
 
 def test_gaussians_of_any_noise_add_up_exactly() -> None:

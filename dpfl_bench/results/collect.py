@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from dpfl_bench.results.clean import clean
 from dpfl_bench.results.columns import Columns
 from dpfl_bench.results.folder import MEASURES, RunFolder
 from dpfl_bench.results.folders import OUTDATED, Found, Run
-from dpfl_bench.results.mixed import WHAT, Clash, clashes, marked, origin, refuse
+from dpfl_bench.results.mixed import WHAT, Clash, clashes, differing, marked, origin, refuse
 from dpfl_bench.results.tables import TUNING
 from dpfl_bench.results.together import with_eps_of_all
 from dpfl_bench.results.tuning import Tuning, tuned
@@ -99,30 +99,33 @@ def collect(given: Sequence[str], to: str | None, tuning: Tuning | None = None, 
     if not finished:
         return Collected(Table([], []), [TUNING], [], found, _target(Path(given[0]), to))
     told = columns.columns([run.path for run in finished])
-    clashes = _clashes(finished, told, found)
+    apart = _clashes(finished, told, found)
     if not mixed:
-        refuse(clashes)
+        refuse(apart)
     rows = _rows(finished, told)
     points, bad = best.pooled(best.compared(rows, told.differing), by)
-    bad = best.placed(bad, points)
+    ended, bad = caveats.ended(finished, bad, by), best.placed(bad, points)
     table = best.optimal(points, [key for key in told.differing if key in told.named or "." not in key], by)
     where = {run.name: run.path for run in finished}
-    more, why = with_eps_of_all(table.rows, points, where)
-    table = Table(marked(more, points, clashes), table.swept, by)
-    warnings = [
-        *caveats.of_runs(finished, found, clashes),
-        *caveats.ended(finished, bad, by),
-        *caveats.of_table(table.rows, points, bad, where),
-        *caveats.of_all(why, table.rows),
-    ]
-    notes = [TUNING]
+    table, about = _completed(table, points, bad, where, apart)
+    notes, warnings = [TUNING], [*caveats.of_runs(finished, found, apart), *ended, *about]
     if tuning:
         rows_with, also = tuned(table.rows, [*points, *bad], where, tuning)
         table, notes = Table(rows_with, table.swept, by), [*notes, *also]
     made = Collected(table, notes, warnings, found, _target(Path(given[0]), to))
     _write(made, rows)
-    _plot(points, table.swept, made.folder, by)
+    _plot(points, table, made.folder, apart)
     return made
+
+
+def _completed(
+    table: Table, points: Sequence[Row], bad: Sequence[Row], where: Mapping[str, Path], apart: Sequence[Clash]
+) -> tuple[Table, list[Caveat]]:
+    """With the eps of all models and what is mixed in each row; and what else is to be said of it."""
+    rows, silent = with_eps_of_all(table.rows, points, where)
+    rows = marked(rows, points, apart)
+    said = [*caveats.of_table(rows, points, bad, where), *caveats.of_all(silent, rows)]
+    return Table(rows, table.swept, table.by), said
 
 
 def _target(first: Path, to: str | None) -> Path:
@@ -168,18 +171,19 @@ def _write(made: Collected, rows: Sequence[Row]) -> None:
     folder.write("table.tex", tables.latex(made.table, made.said))
 
 
-def _plot(points: Sequence[Row], swept: Sequence[str], target: Path, by: str) -> None:
+def _plot(points: Sequence[Row], table: Table, target: Path, apart: Sequence[Clash]) -> None:
     """For each problem and guarantee: the best point at each (algorithm, budget, local steps), over whatever else was swept."""
     pictures: dict[str, list[tuple[str, list[Row]]]] = {}
-    over = [f"at each number of local steps the best of {', '.join(swept)}"] if swept else []
+    over = [f"at each number of local steps the best of {', '.join(table.swept)}"] if table.swept else []
     for dataset, setting in sorted({(point["dataset"], point["setting"]) for point in points}):
         here = [point for point in points if (point["dataset"], point["setting"]) == (dataset, setting)]
         for guarantee in sorted({point["guarantee"] for point in here} - {""}) or [""]:
             members = [point for point in here if point["guarantee"] in ("", guarantee)]
             if len({point["local_steps"] for point in members}) > 1:
-                lines = map(escape.plain, [f"{dataset}: {setting}", guarantee or "no privacy", *over])
+                mixed = ["runs of different code or data"] if set(differing(members, apart)) - {"package"} else []
+                lines = map(escape.plain, [f"{dataset}: {setting}", guarantee or "no privacy", *over, *mixed])
                 pictures.setdefault(plots.stem(dataset.partition(" (")[0]), []).append(("\n".join(lines), members))
     for stem, found in pictures.items():
         for number, (title, members) in enumerate(found, start=1):
             name = f"u_curves_{stem}" + (f"_{number}" if len(found) > 1 else "")
-            plots.u_curves(best.best_by_steps(members, by), target / f"{name}.png", title, by)
+            plots.u_curves(best.best_by_steps(members, table.by), target / f"{name}.png", title, table.by)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from dpfl_bench.results.best import KEYS, Row, groups
@@ -27,6 +28,11 @@ class Clash:
     part: str  # targets, data or package
     of: str  # what they are runs of
     runs: dict[str, list[Run]]  # by hash
+
+    @cached_property
+    def names(self) -> list[set[str]]:
+        """Of the runs, hash by hash."""
+        return [{run.name for run in runs} for runs in self.runs.values()]
 
     @property
     def says(self) -> str:
@@ -62,16 +68,16 @@ def refuse(found: Iterable[Clash]) -> None:
         )
 
 
+def differing(points: Iterable[Row], found: Iterable[Clash]) -> list[str]:
+    """In what the runs of these points differ."""
+    own = {run for point in points for run in point["run_ids"]}
+    return sorted({clash.part for clash in found if sum(not own.isdisjoint(names) for names in clash.names) > 1})
+
+
 def marked(rows: Sequence[Row], points: Sequence[Row], found: Sequence[Clash]) -> list[Row]:
-    """The rows with `mixed`: in what runs of a row's own points differ."""
-    runs = {group: {run for point in members for run in point["run_ids"]} for group, members in groups(points).items()}
-
-    def differing(row: Row) -> list[str]:
-        own = runs[tuple(row[key] for key in KEYS)]
-        kinds = {clash.part for clash in found if sum(not own.isdisjoint(run.name for run in like) for like in clash.runs.values()) > 1}
-        return sorted(kinds)
-
-    return [{**row, "mixed": differing(row)} for row in rows]
+    """The rows with `mixed`: in what the runs of each differ."""
+    members = groups(points)
+    return [{**row, "mixed": differing(members[tuple(row[key] for key in KEYS)], found)} for row in rows]
 
 
 def origin(run: Run, part: str) -> str | None:

@@ -53,7 +53,7 @@ def eps_of_all(point: Row, folders: Mapping[str, Path]) -> tuple[float | None, s
 def _apart(point: Row) -> str:
     """Why these models are not so many releases about one unit, each with noise of its own."""
     if point.get("fully_accounted") is False or point.get("accountant") == "paper":
-        return "the runs have no guarantee to compose"
+        return "a run is not fully accounted"
     if point["n_draws"] < point["n_seeds"]:
         return "splits of the data share noise, and the difference of two such models has none"
     if len(point["split_means"]) > 1 and point.get("unit") != "record":
@@ -75,11 +75,11 @@ def _read(folder: RunFolder, delta: float) -> tuple[Composition, float]:
         one, z = composition(told["accounted"]["as_one_of"][0]), float(told["accounted"]["noise_multiplier"])
         same = told["delta"] == delta
     except (OSError, IndexError, *BROKEN):
-        raise PrivacyError(f"run {folder.path.name} does not tell what it released in privacy.json") from None
+        raise PrivacyError("a run does not tell what it released; expected privacy.json of this version") from None
     if told.get("accountant") == "paper" or not told.get("fully_accounted"):
-        raise PrivacyError(f"run {folder.path.name} is not fully accounted")
+        raise PrivacyError("a run is not fully accounted")
     if not (0 < z < math.inf and same):
-        raise PrivacyError(f"run {folder.path.name} has no noise, or another delta")
+        raise PrivacyError("a run has no noise, or another delta")
     return one, z
 
 
