@@ -180,6 +180,32 @@ def test_a_run_of_several_seeds_that_tells_no_spread_has_none() -> None:
     assert "| 0.2000 | 2 |" in Path("out/table.md").read_text()
 
 
+def test_a_gap_between_splits() -> None:
+    """The baseline ran on a hard split, the private runs on three: their difference is of the splits."""
+    free("free", seeds=[0, 1], local_steps=1)
+    for seed in (0, 1, 2):
+        given = {"config": f"eps: 2.0\ndataset:\n  seed: {seed}\n", "overrides": f"- dataset.seed={seed}\n"}
+        finish(f"own{seed}", point_id="p", seeds=[2 * seed, 2 * seed + 1], **given)
+    assert said()["gap_across_splits"]["says"].startswith(
+        "The gap of 1 of 2 rows (dp_fedavg on digits at eps 2) is to runs on other splits"
+    )
+    for seed in (0, 1, 2):
+        given = {"config": f"eps: .inf\ndataset:\n  seed: {seed}\n", "overrides": f"- dataset.seed={seed}\n"}
+        free(f"free{seed}", algo="fedavg", point_id="q", seeds=[2 * seed, 2 * seed + 1], **given)
+    assert "gap_across_splits" in said(), "its own name counts first"
+    shutil.rmtree("runs/free")
+    assert "gap_across_splits" not in said()
+
+
+def test_a_setting_that_no_command_named_is_told_where_points_differ_in_it() -> None:
+    """A user's own YAML file that was edited: one name, two settings."""
+    for name, eta, error in (("a", 1, 0.3), ("b", 2, 0.2)):
+        finish(name, test_error_mean=error, config=f"eps: 2.0\nalgo:\n  name: dp_fedavg\n  eta: {eta}\n", overrides="- algo=mine\n")
+    table = collect(["runs"], "out").table
+    assert (table.swept, table.rows[0]["algo.eta"]) == (["algo.eta"], 2)
+    assert "| algo.eta |" in Path("out/table.md").read_text()
+
+
 def test_what_diverged_counts_where_it_would_have_stood() -> None:
     """Its eps is of the rounds it played, less than its point was to cost."""
 

@@ -207,9 +207,13 @@ def _told_apart(best: Row, other: Row, by: str) -> bool:
 
 
 def _without_privacy(free: Mapping[tuple[Any, ...], float], dataset: str, setting: str, algo: str) -> float:
-    """The error at eps=inf; `dp_fedavg` there is `fedavg`, to the bit. NaN where neither was run."""
-    names = (algo, algo.removeprefix("dp_"), f"dp_{algo}")
-    return next((free[dataset, setting, name] for name in names if (dataset, setting, name) in free), math.nan)
+    """The error at eps=inf. NaN where that was not run."""
+    return next((free[dataset, setting, name] for name in alike(algo) if (dataset, setting, name) in free), math.nan)
+
+
+def alike(algo: str) -> tuple[str, ...]:
+    """The names of an algorithm without privacy, its own first: `dp_fedavg` at eps=inf is `fedavg`, to the bit."""
+    return algo, algo.removeprefix("dp_"), f"dp_{algo}"
 
 
 def _order(point: Row, by: str) -> tuple[Any, ...]:

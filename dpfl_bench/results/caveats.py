@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from dpfl_bench.results.best import KEYS, Row, groups
+from dpfl_bench.results.best import KEYS, Row, alike, groups
 from dpfl_bench.results.clean import clean
 from dpfl_bench.results.columns import overrides
 from dpfl_bench.results.folders import Found, Run
@@ -84,6 +84,7 @@ def of_table(rows: Sequence[Row], points: Sequence[Row], bad: Sequence[Row], fol
         _about(rows, "steps_not_swept", partial(_not_swept, tried), _STEPS),
         _edges(rows, tried),
         _no_baseline(rows, folders),
+        _other_splits(rows, points),
         _uneven(found),
         _shared(points),
     ]
@@ -187,6 +188,21 @@ def _without_privacy(row: Row, folders: Mapping[str, Path]) -> str | None:
     sweep = ["-m"] if any(len(values) > 1 for values in words.values()) else []
     said = (f"{key}={','.join(values)}" if any(values) else key for key, values in words.items())
     return shlex.join(["dpfl-bench", "run", *sweep, *said, "eps=inf"])
+
+
+def _other_splits(rows: Sequence[Row], points: Sequence[Row]) -> Caveat | None:
+    """A split that is hard for all points is in one side of such a gap alone."""
+    splits = {tuple(point["run_ids"]): set(point["split_means"]) for point in points}
+    free = {_key(row)[:3]: row for row in rows if row["budget"] == math.inf}
+    found = []
+    for row in rows:
+        base = next(
+            (free[row["dataset"], row["setting"], a] for a in alike(row["algo"]) if (row["dataset"], row["setting"], a) in free), row
+        )
+        if splits[tuple(base["run_ids"])] != splits[tuple(row["run_ids"])]:
+            found.append(row)
+    says = f"The gap of {_names(found, rows)} is to runs on other splits of the data: part of it may be the splits' own." if found else ""
+    return Caveat("gap_across_splits", says, _rows(found)) if found else None
 
 
 def _uneven(found: Mapping[tuple[Any, ...], Sequence[Row]]) -> Caveat | None:

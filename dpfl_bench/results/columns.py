@@ -30,7 +30,6 @@ _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 @dataclass(frozen=True)
 class Columns:
     rows: list[dict[str, Any]]  # run by run: name -> value, None where the run has no such setting
-    named: list[str]  # those of the columns that overrides set
     differing: list[str]  # those in which runs differ
     sources: list[Source]  # run by run
 
@@ -55,12 +54,11 @@ def columns(folders: Sequence[Path]) -> Columns:
     differing = [key for key in keys if len({config.get(key) for config in configs} - {_IDLE}) > 1]
     groups = {key.rpartition(".")[0] for key in keys}
     asked = {f"{key}.name" if key in groups else key for found in given for key in found}
-    named = [key for key in keys if key in asked]
     shown = [key for key in keys if key in asked or key in differing]
     rows = [{key: _value(config.get(key, _IDLE)) for key in shown} for config in configs]
     of_dataset = sorted(key for key in keys if key.startswith("dataset."))
     sources = [_source(*each, of_dataset) for each in zip(targets, configs, strict=True)]
-    return Columns(rows, named, differing, sources)
+    return Columns(rows, differing, sources)
 
 
 def _source(targets: Mapping[str, str], config: Mapping[str, str], of_dataset: Sequence[str]) -> Source:

@@ -119,7 +119,7 @@ def read(path: Path) -> Run:
         return _unfinished(path)
     if not _is_ours(result):
         return Run(path, unusable="result.json is not one of this program's")
-    if result.get("results_version", RESULTS_VERSION) != RESULTS_VERSION:
+    if result.get("results_version") != RESULTS_VERSION:  # the first versions told none
         return Run(path, unusable=OUTDATED)
     return Run(path, result) if result["status"] in FINISHED else _unfinished(path)
 
@@ -129,6 +129,9 @@ def _is_ours(result: Any) -> bool:
         return False
     needed = all(isinstance(result.get(key), kind) for key, kind in NEEDED.items())
     numbers = all(result.get(key) is None or isinstance(result[key], NUMBER) for key in NUMBERS)
+    compared = (result.get("eps_target"), result.get("eps"), result.get("delta"))
+    if any(number != number for number in compared):  # NaN is in no order, so it is in no row
+        return False
     seeds = result.get("seeds", [])
     return needed and numbers and isinstance(seeds, list) and all(isinstance(seed, int) for seed in seeds)
 
