@@ -178,10 +178,11 @@ def _collect(arguments: list[str]) -> int:
 
     from dpfl_bench.results.folder import MEASURES
 
-    parser = argparse.ArgumentParser(prog="dpfl-bench collect")
+    told = "docs/sweeps.md has a line on each warning under the table. Runs of one name with different code or data are refused (--mixed)."
+    parser = argparse.ArgumentParser(prog="dpfl-bench collect", epilog=told)
     parser.add_argument("folders", nargs="+", help="run folders, folders that hold some, or a sweep's folder")
     parser.add_argument("--to", default=None, help="where results.csv, tables and plots go (default: the first folder's parent)")
-    parser.add_argument("--json", action="store_true", help="the table for machines")
+    parser.add_argument("--json", action="store_true", help="the table and its warnings for machines")
     parser.add_argument("--by", choices=MEASURES, default=MEASURES[0], help="what the best point is least in, after the last round")
     parser.add_argument("--mixed", action="store_true", help="take runs of different code or data into one table, which says so")
     parser.add_argument("--tuning-eps", action="store_true", help="what it costs if the best points are found by private selection")

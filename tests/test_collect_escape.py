@@ -158,6 +158,13 @@ def test_latex_has_no_command_of_a_name(name: str) -> None:
     assert not re.search(r"[^\x20-\x7e\nÀ-ÿ]", text)
 
 
+def test_latex_joins_no_signs_of_a_name() -> None:
+    """Two minus signs would be a dash, and a number has no name in it."""
+    assert escape.tex("a--b---c") == "a-{}-b-{}-{}-c"
+    assert (escape.tex("-0.5"), escape.tex("+1"), escape.tex("inf")) == ("$-0.5$", "$+1$", r"$\infty$")
+    assert (escape.tex("-1a"), escape.tex("infx"), escape.tex("é Ą 日")) == ("-1a", "infx", "é A ?")
+
+
 def test_two_names_have_two_pictures() -> None:
     """Though a file's name cannot hold their difference."""
     for number, dataset in enumerate(("a/b", "a_b", "a\\b", "x" * 300, "x" * 301)):

@@ -70,6 +70,12 @@ def test_what_a_run_of_its_own_says_is_taken() -> None:
     assert only_row()["eps_all"] == pytest.approx(accounting.eps_of_gaussian(math.sqrt(2) * MU, DELTA))
 
 
+def test_all_models_never_cost_less_than_one() -> None:
+    """As where one was accounted for by a looser accountant."""
+    tell("a", seeds=[0, 1], eps=5.0, eps_target=5.0)
+    assert only_row()["eps_all"] == 5.0
+
+
 def test_one_model_has_one_eps_and_no_privacy_none() -> None:
     finish("a")
     free("b", seeds=[0, 1])
@@ -187,6 +193,13 @@ def test_unlike_releases_add_their_divergences(one: Composition, z: float) -> No
     a, total = orders[valid], 2 * curve[valid] + orders[valid] * 20 / 200
     by_hand = np.min(total + np.log1p(-1 / a) - (math.log(DELTA) + np.log(a)) / (a - 1))
     assert with_gaussian == pytest.approx(by_hand, rel=1e-9)
+
+
+def test_rounds_that_show_are_not_rounds_that_do_not() -> None:
+    """A participation of share 1 is no plain sampling: the two are added, not merged."""
+    plain, shown = Composition("fixed", 10, 0.2, 10, 2), Composition("fixed", 10, 0.2, 10, 2, rounds=((2, 5),))
+    both = composed(((plain, 2.0, 1), (shown, 2.0, 1)), DELTA)
+    assert both == pytest.approx(accounting.one(Composition("fixed", 20, 0.2, 10, 2), 2.0, DELTA, "rdp"), rel=1e-9)
 
 
 def test_what_the_draw_of_the_cohorts_knows_is_not_composed() -> None:

@@ -46,7 +46,7 @@ def tex(text: str) -> str:
         return r"$\infty$"
     if text[:1] in ("+", "-") and _NUMBER.fullmatch(text):
         return f"${text}$"
-    return "".join(_TEX.get(c, c if c.isascii() else _letter(c)) for c in plain(text)).replace("--", "-{}-")
+    return "".join(_TEX.get(c, c if c.isascii() else _letter(c)) for c in plain(text)).replace("--", "-{}-").replace("--", "-{}-")
 
 
 def _letter(c: str) -> str:
