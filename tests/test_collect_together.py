@@ -16,6 +16,7 @@ from scipy.stats import norm
 
 from dpfl_bench.privacy import accounting
 from dpfl_bench.privacy.releases import Companion, Composition
+from dpfl_bench.results import plots
 from dpfl_bench.results.collect import collect
 from dpfl_bench.results.summary import summary
 from dpfl_bench.results.together import composed
@@ -216,6 +217,19 @@ def test_the_summary_says_both() -> None:
     assert "eps 2 each, 7.54 all 10 together (noise multiplier" in summary({**result, "seeds": list(range(10)), "eps_all_repeats": 7.539})
     for lacking in ({"eps_all_repeats": None}, {"seeds": [0], "eps_all_repeats": 2.0}):
         assert "eps 2 (noise multiplier" in summary({**result, **lacking})
+
+
+def test_the_picture_of_a_run_says_both(monkeypatch: pytest.MonkeyPatch) -> None:
+    from matplotlib.figure import Figure
+
+    titles: list[str] = []
+    monkeypatch.setattr(Figure, "savefig", lambda figure, *_, **__: titles.append(figure.get_suptitle()))
+    Path("metrics.csv").write_text("seed,round,test_error,train_loss\n0,0,.5,1\n1,0,.4,1\n")
+    told = {"algo": "a", "dataset": "b", "eps": 2.0, "delta": 1e-5, "unit": "client", "trust": "local", "local_steps": 1, "metric": "m"}
+    for seeds in ([0], [0, 1]):
+        plots.curve(Path("metrics.csv"), {**told, "seeds": seeds, "eps_all_repeats": 3.012}, Path("curve.png"))
+    assert "ε = 2, δ" in titles[0]
+    assert "ε = 2 each, 3.01 all 2 together, δ" in titles[1]
 
 
 def test_real_runs_of_seeds_are_those_with_repeats() -> None:

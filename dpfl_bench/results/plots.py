@@ -15,7 +15,7 @@ import numpy as np
 from dpfl_bench.imports import preload
 from dpfl_bench.results.escape import plain
 from dpfl_bench.results.folder import MEASURES
-from dpfl_bench.results.summary import whole_or_part
+from dpfl_bench.results.summary import together, whole_or_part
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -39,14 +39,14 @@ def curve(metrics: Path, result: dict[str, Any], target: Path) -> None:
     budget = (
         "no privacy"
         if result["eps"] == float("inf")
-        else f"ε = {result['eps']:.3g}, δ = {result['delta']:g} ({result['unit']}, {result['trust']})"
+        else f"ε = {result['eps']:.3g}{together(result)}, δ = {result['delta']:g} ({result['unit']}, {result['trust']})"
     )
     if result.get("fully_accounted") is False:
         budget += ", not fully accounted"
     if result.get("accountant") == "paper":
         budget += ", by the paper's own accountant (no guarantee)"
     title = f"{result['algo']} on {whole_or_part(result)}, {budget}; {result['local_steps']} local steps"
-    figure.suptitle(plain(title), fontsize=10, parse_math=False)
+    figure.suptitle("\n".join(textwrap.wrap(plain(title), 120)), fontsize=10, parse_math=False)
     figure.savefig(target, dpi=120)
 
 
