@@ -30,7 +30,7 @@ usage: dpfl-bench VERB [key=value ...] [group=choice ...]
   status    what is done, running, failed, missing, and the command that finishes it
                                               dpfl-bench status [outputs] [--json]
   collect   run folders -> results.csv, the optimal-(E,T) table, U-curves
-                                              dpfl-bench collect outputs/runs [--to DIR] [--by test_loss] [--tuning-eps] [--json]
+                                              dpfl-bench collect outputs/runs [--to DIR] [--by test_loss] [--tuning-eps] [--mixed] [--json]
   data      list: what is on this machine     dpfl-bench data list [--json]
             fetch, verify: files, checksums   dpfl-bench data fetch mnist [dataset.root=DIR]
             show: who gets what, a picture    dpfl-bench data show dataset=mnist partition=dirichlet clients=20 [--to FILE.png]
@@ -180,11 +180,13 @@ def _collect(arguments: list[str]) -> int:
 
     from dpfl_bench.results.folder import MEASURES
 
-    parser = argparse.ArgumentParser(prog="dpfl-bench collect")
+    told = "docs/sweeps.md has a line on each warning under the table. Runs of one name with different code or data are refused (--mixed)."
+    parser = argparse.ArgumentParser(prog="dpfl-bench collect", epilog=told)
     parser.add_argument("folders", nargs="+", help="run folders, folders that hold some, or a sweep's folder")
     parser.add_argument("--to", default=None, help="where results.csv, tables and plots go (default: the first folder's parent)")
-    parser.add_argument("--json", action="store_true", help="the table for machines")
+    parser.add_argument("--json", action="store_true", help="the table and its warnings for machines")
     parser.add_argument("--by", choices=MEASURES, default=MEASURES[0], help="what the best point is least in, after the last round")
+    parser.add_argument("--mixed", action="store_true", help="take runs of different code or data into one table, which says so")
     parser.add_argument("--tuning-eps", action="store_true", help="what it costs if the best points are found by private selection")
     parser.add_argument("--tuning-distribution", choices=("geometric", "logarithmic", "poisson"), help="of the number of trials")
     parser.add_argument("--tuning-trials", type=float, metavar="MEAN", help="their mean (default: the number of points)")
@@ -194,7 +196,7 @@ def _collect(arguments: list[str]) -> int:
 
     asked = flags.tuning_eps or flags.tuning_distribution or flags.tuning_trials is not None
     tuning = Tuning(flags.tuning_distribution or "geometric", flags.tuning_trials) if asked else None
-    collected = collect.collect(flags.folders, flags.to, tuning, flags.by)
+    collected = collect.collect(flags.folders, flags.to, tuning, flags.by, flags.mixed)
     sys.stdout.write(collected.json() if flags.json else collected.text())
     return 0
 
@@ -263,7 +265,7 @@ def _data_show(arguments: list[str]) -> int:
     from dpfl_bench.results import plots
 
     names = {"dataset": chosen.dataset["name"], "partition": chosen.partition["name"]}
-    picture, table = dealt.targets(flags.to, chosen.outputs, "_".join(names.values()))
+    picture, table = dealt.targets(flags.to, chosen.outputs, plots.stem("_".join(names.values())))
     with nullcontext() if flags.own_code else targets.only_ours("data show calls no code of your own unless you say --own-code"):
         loaded = build.data(chosen)
     ways = {key: value for key, value in chosen.partition.items() if key not in build.DESCRIBING}

@@ -73,7 +73,7 @@ def candidate(folder: RunFolder) -> Candidate:
             raise KeyError
         if told["accountant"] == "paper" or not told["fully_accounted"]:
             raise PrivacyError(f"run {folder.path.name} is not fully accounted; expected runs with a guarantee")
-        z, alternatives = float(accounted["noise_multiplier"]), [_composition(each) for each in accounted["fresh"]]
+        z, alternatives = float(accounted["noise_multiplier"]), [composition(each) for each in accounted["fresh"]]
     except (OSError, KeyError, TypeError, ValueError) as error:
         if isinstance(error, PrivacyError):
             raise
@@ -85,7 +85,7 @@ def candidate(folder: RunFolder) -> Candidate:
     return alternatives[0], z
 
 
-def _composition(told: dict[str, Any]) -> Composition:
+def composition(told: dict[str, Any]) -> Composition:
     companions = tuple(Companion(**each) for each in told["companions"])
     return Composition(**{**told, "companions": companions, "rounds": tuple((k, count) for k, count in told["rounds"])})
 
