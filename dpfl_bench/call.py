@@ -8,11 +8,12 @@ from typing import Any, get_type_hints
 
 from dpfl_bench.config import checked
 from dpfl_bench.settings import ConfigError
-from dpfl_bench.targets import target
+from dpfl_bench.targets import check_call, target
 
 
 def call(node: Mapping[str, Any], group: str, **given: Any) -> Any:
     """Call what `_target_` names with those of the node's keys (and of `given`) that it has parameters for."""
+    check_call(node, group)
     function = target(node)
     wanted = inspect.signature(function).parameters
     offered = {**{k: v for k, v in node.items() if k in wanted}, **given}

@@ -90,7 +90,6 @@ def test_columns_are_what_overrides_name_and_what_differs() -> None:
     finish("a", config="eps: 2.0\nserver_lr: 1.0\nmodel:\n  name: mlp\n  width: 8\nsame: 3\nlr: 0.5\n", overrides="- +same=3\n- lr=.5\n")
     finish("b", config="eps: 2.0\nserver_lr: 0.1\nmodel:\n  name: logreg\n  l2: 0.0\nsame: 3\nlr: 0.5\n", overrides="- model=logreg\n")
     told = columns([Path("runs/a"), Path("runs/b")])
-    assert set(told.named) == {"lr", "model.name", "same"}
     assert set(told.differing) == {"server_lr", "model.name", "model.width", "model.l2"}
     assert told.rows[0] == {"server_lr": 1.0, "model.name": "mlp", "model.width": 8, "same": 3, "lr": 0.5, "model.l2": None}
     collect(["runs"], "out")

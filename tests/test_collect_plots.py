@@ -35,7 +35,8 @@ def test_u_curves_are_drawn_where_there_is_a_curve() -> None:
     finish("odd1", dataset="../my/data", local_steps=1)
     finish("odd2", dataset="../my/data", local_steps=2)
     collect(["runs"], "out")
-    assert sorted(path.name for path in Path("out").glob("*.png")) == ["u_curves_.._my_data.png", "u_curves_digits.png"]
+    odd, plain = sorted(path.name for path in Path("out").glob("*.png"))
+    assert (odd[:20], plain) == ("u_curves_.._my_data_", "u_curves_digits.png")
     picture = Path("out/u_curves_digits.png")
     assert picture.stat().st_size > 10_000
     width, height = png_size(picture)

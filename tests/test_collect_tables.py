@@ -45,9 +45,10 @@ def test_the_table_takes_the_least_error_and_the_gap_to_no_privacy() -> None:
     lines = tables.markdown(table).splitlines()
     assert len({line.count("|") for line in lines}) == 1
     assert lines[0] == (
-        "| data set | algorithm | eps | best local steps | as good | rounds | total steps | test error | n seeds | gap to no privacy |"
+        "| data set | algorithm | eps | eps of all n | best local steps | as good | rounds | total steps "
+        "| test error | n seeds | gap to no privacy |"
     )
-    assert lines[3] == "| digits | dp_fedavg | 2 | 5 | 5 | 20 | 100 | 0.2500 ± 0.0100 | 3 | +0.1500 |"
+    assert lines[3] == "| digits | dp_fedavg | 2 | no bound | 5 | ? | 20 | 100 | 0.2500 ± 0.0100 | 3 | +0.1500 |"
     assert lines[4].endswith("| 0.2400 | 1 |  |")
     assert len(table_of("out/results.csv")) == 7
 
@@ -89,11 +90,19 @@ def test_ranges(chosen: list[int], said: str) -> None:
     assert tables._ranges(chosen, [1, 2, 4, 5, 9]) == said
 
 
-def test_one_seed_tells_equals_alone() -> None:
+def test_one_seed_tells_nothing_of_what_is_as_good() -> None:
+    """Neither of the best nor of what it is compared with."""
     for steps, error in ((1, 0.2), (2, 0.2), (5, 0.2001)):
         finish(f"r{steps}", local_steps=steps, test_error_mean=error)
     (row,) = collect(["runs"], "out").table.rows
-    assert (row["local_steps"], row["as_good"]) == (1, [1, 2])
+    assert (row["local_steps"], row["as_good"]) == (1, None)
+    assert "| 1 | ? | 20 |" in Path("out/table.md").read_text()
+    assert table_of("out/table.csv")[0]["as_good"] == ""
+    finish("r1", local_steps=1, test_error_mean=0.2, seeds=[0, 1])
+    assert collect(["runs"], "out").table.rows[0]["as_good"] is None
+    for steps in (2, 5):
+        finish(f"r{steps}", local_steps=steps, test_error_mean=0.2 + steps / 100, test_error_std=0.01, seeds=[0, 1])
+    assert collect(["runs"], "out").table.rows[0]["as_good"] == [1]
 
 
 def test_no_privacy_goes_by_two_names() -> None:
@@ -256,9 +265,9 @@ def test_different_guarantees_share_no_row() -> None:
     finish("leaking", trust="central", eps=2.0, test_error_mean=0.1, fully_accounted=False)
     finish("papers", trust="central", eps=2.0, test_error_mean=0.1, accountant="paper", fully_accounted=False)
     text = call("collect", "runs").out
-    assert "| client, secagg, replace_one, server, delta 1e-05 | 2 | 5 | 5 | 20 | 100 | 0.3000" in text
-    assert "| client, secagg, replace_one, server, delta 1e-05 | 46.2 | 5 | 5 | 20 | 100 | 0.1000" in text
-    assert "| client, central, replace_one, server, delta 1e-05 | 2 | 5 | 5 | 20 | 100 | 0.2000" in text
+    assert "| client, secagg, replace_one, server, delta 1e-05 | 2 | 5 | ? | 20 | 100 | 0.3000" in text
+    assert "| client, secagg, replace_one, server, delta 1e-05 | 46.2 | 5 | ? | 20 | 100 | 0.1000" in text
+    assert "| client, central, replace_one, server, delta 1e-05 | 2 | 5 | ? | 20 | 100 | 0.2000" in text
     assert "delta 1e-05, not fully accounted |" in text
     assert "delta 1e-05, the paper's own accountant, no guarantee, not fully accounted |" in text
 
@@ -279,7 +288,7 @@ def test_the_best_by_another_measure() -> None:
     text = call("collect", "runs", "--by", "test_loss", "--to", "out").out
     assert "| total steps | test loss | n seeds |" in text
     private = table_of("out/table.csv")[1]
-    assert [private[key] for key in ("local_steps", "test_loss_mean", "as_good", "tried")] == ["5", "0.4", "5", "1 5 10"]
+    assert [private[key] for key in ("local_steps", "test_loss_mean", "as_good", "tried")] == ["5", "0.4", "", "1 5 10"]
     assert float(private["gap"]) == pytest.approx(0.1)
     assert Path("out/u_curves_digits.png").exists()
     finish("e", local_steps=20, test_error_mean=0.1, test_loss_mean=None)

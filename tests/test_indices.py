@@ -14,7 +14,7 @@ from dpfl_bench.call import call as load
 from dpfl_bench.data.indices import Indices
 from dpfl_bench.federation.partition import digest
 
-PLAIN = ("dataset.standardise=false", "dataset.unit_norm=false")
+PLAIN = ("dataset.standardise=none", "dataset.unit_norm=false")
 CASES = {
     "a test set is split off": ("dataset=digits", *PLAIN, "partition=dirichlet", "clients=20"),
     "within each client": ("dataset=digits", *PLAIN, "dataset.split=client", "partition=iid", "clients=20"),

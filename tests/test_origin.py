@@ -11,7 +11,6 @@ import pytest
 from command import QUICK, Said, call, command, read
 
 from dpfl_bench.results import modules
-from dpfl_bench.results.folders import run_folders
 
 ALGO = """
 from dataclasses import dataclass
@@ -48,7 +47,7 @@ clients: 4
 lr: 0.5
 test_fraction: 0.2
 split: global
-standardise: false
+standardise: none
 unit_norm: true
 transform: null
 seed: 0
@@ -148,9 +147,9 @@ def test_a_run_of_ones_own_code_is_replayed(mine: Path, tmp_path: Path) -> None:
 def test_folders_that_were_kept_are_no_runs(mine: Path) -> None:
     folder = run("algo=mine").folder
     assert run("algo=mine", "--force").code == 0
-    assert list(run_folders(Path("outputs/runs"))) == [folder]
-    assert len(call("status", "outputs", "--json").json["runs"]) == 1
-    assert call("collect", "outputs/runs", "--json").json["runs"] == 1
+    assert [run["folder"] for run in call("status", "outputs", "--json").json["runs"]] == [str(folder)]
+    collected = call("collect", "outputs/runs", "--json").json
+    assert sum(collected["states"].values()) == 1
 
 
 def test_an_edited_algorithm_of_ours_is_asked_about(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

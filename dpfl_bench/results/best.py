@@ -102,7 +102,7 @@ def _point(runs: list[Row], by: str) -> Row:
     mean, std = _moments(counted, by)
     splits = dict.fromkeys(map(_split, counted))
     means = {split: _moments([run for run in counted if _split(run) == split], by)[0] for split in splits}
-    counts = {"n_seeds": len(drawn), "n_draws": len({seed for _, seed in drawn})}
+    counts = {"n_seeds": len(drawn), "n_draws": len({seed for _, seed in drawn}), "models": [len(_seeds(run)) for run in counted]}
     return {**_of_all(counted), f"{by}_mean": mean, f"{by}_std": std, **counts, "split_means": means}
 
 
@@ -117,12 +117,18 @@ def _split(run: Row) -> tuple[Any, ...]:
 def _moments(runs: list[Row], by: str) -> tuple[float, float]:
     """Mean and standard deviation (n - 1) over all seeds, of those over the seeds of each run."""
     if len(runs) == 1:
-        return runs[0][f"{by}_mean"], runs[0].get(f"{by}_std") or 0.0
+        return runs[0][f"{by}_mean"], _std(runs[0], by)
     counts, means = [len(_seeds(run)) for run in runs], [run[f"{by}_mean"] for run in runs]
     mean = math.fsum(n * m for n, m in zip(counts, means, strict=True)) / sum(counts)
-    within = math.fsum((n - 1) * (run.get(f"{by}_std") or 0.0) ** 2 for n, run in zip(counts, runs, strict=True))
+    within = math.fsum((n - 1) * _std(run, by) ** 2 for n, run in zip(counts, runs, strict=True))
     between = math.fsum(n * (m - mean) ** 2 for n, m in zip(counts, means, strict=True))
     return mean, math.sqrt((within + between) / (sum(counts) - 1))
+
+
+def _std(run: Row, by: str) -> float:
+    """NaN where a run of several seeds does not tell it."""
+    told = run.get(f"{by}_std")
+    return float(told) if told is not None else 0.0 if len(_seeds(run)) == 1 else math.nan
 
 
 def _is_number(value: Any) -> bool:
@@ -139,26 +145,20 @@ def groups(points: Iterable[Row]) -> dict[tuple[Any, ...], list[Row]]:
     return {group: list(members) for group, members in found}
 
 
-def uneven(points: Iterable[Row]) -> str:
-    """What to say where points that are compared have more seeds than others; else nothing."""
-    for (dataset, _, algo, _, budget), members in groups(points).items():
-        counts = {point["n_seeds"] for point in members}
-        if len(counts) > 1:
-            named = f"{algo} on {dataset} at eps {budget:.4g}: {min(counts)} to {max(counts)}"
-            return f"Some points have more seeds than others ({named}): one with few may be the best by luck."
-    return ""
+def placed(bad: Iterable[Row], points: Iterable[Row]) -> list[Row]:
+    """Points without an error, in the groups that they would have stood in.
 
-
-def shared(points: Iterable[Row]) -> str:
-    """What to say where several splits of the data saw the same noise: a seed's luck is then that of all splits. Else nothing."""
-    for point in points:
-        if point["budget"] < math.inf and point["n_draws"] < point["n_seeds"]:
-            return (
-                f"Splits of the data share seeds, and so noise ({point['algo']} on {point['dataset']} at eps {point['budget']:.4g}: "
-                f'{point["n_seeds"]} repeats, {point["n_draws"]} draws): their luck is in no ± and in no "as good". '
-                "'seed=range(0,100,10)' 'dataset.seed=${seed}' gives each split its own."
-            )
-    return ""
+    The eps of a run that ended early is that of the rounds it played, less than its point was to cost. It then belongs to whatever points
+    of that kind were asked for the same eps: to several groups, if noise was given and not solved for.
+    """
+    found = groups(points)
+    made = []
+    for point in bad:
+        own = tuple(point[key] for key in KEYS)
+        dearer = [group for group in found if group[:-1] == own[:-1] and group[-1] > own[-1] and own not in found]
+        asked = [group for group in dearer if any(other["eps_target"] == point["eps_target"] for other in found[group])]
+        made += [{**point, "budget": group[-1]} for group in asked] or [point]
+    return made
 
 
 @dataclass(frozen=True)
@@ -172,7 +172,7 @@ def optimal(points: Sequence[Row], settings: Iterable[str], by: str = MEASURES[0
     """Per group the point with the least mean of `by` (of equals, the fewest local steps), and its gap to the best without privacy.
 
     `settings`: columns that may have been swept. `as_good`: the local steps, of those that were `tried`, whose best point is no worse than
-    the seeds can tell. `varied`: in which settings the points of this row differ.
+    the seeds can tell; None where a point has one seed, which tells nothing. `varied`: in which settings the points of this row differ.
     """
     extra = [key for key in settings if key not in TOLD and key.partition(".")[0] not in ("dataset", "model", "partition")]
     errors = (f"{by}_mean", f"{by}_std", "n_seeds", "eps", "run_ids")
@@ -188,7 +188,8 @@ def optimal(points: Sequence[Row], settings: Iterable[str], by: str = MEASURES[0
         row = {**dict(zip(KEYS, group, strict=True)), **{key: point.get(key) for key in (*columns, *errors)}, "varied": varied[group]}
         by_steps = {other["local_steps"]: other for other in sorted(found[group], key=order, reverse=True)}
         row["tried"] = sorted(by_steps)
-        row["as_good"] = [steps for steps in row["tried"] if not _told_apart(point, by_steps[steps], by)]
+        known = all(other["n_seeds"] > 1 for other in by_steps.values())
+        row["as_good"] = [steps for steps in row["tried"] if not _told_apart(point, by_steps[steps], by)] if known else None
         table.append({**row, "gap": point[mean] - _without_privacy(free, *group[:3]), "points": len(found[group])})
     return Table(table, swept, by)
 
@@ -206,9 +207,13 @@ def _told_apart(best: Row, other: Row, by: str) -> bool:
 
 
 def _without_privacy(free: Mapping[tuple[Any, ...], float], dataset: str, setting: str, algo: str) -> float:
-    """The error at eps=inf; `dp_fedavg` there is `fedavg`, to the bit. NaN where neither was run."""
-    names = (algo, algo.removeprefix("dp_"), f"dp_{algo}")
-    return next((free[dataset, setting, name] for name in names if (dataset, setting, name) in free), math.nan)
+    """The error at eps=inf. NaN where that was not run."""
+    return next((free[dataset, setting, name] for name in alike(algo) if (dataset, setting, name) in free), math.nan)
+
+
+def alike(algo: str) -> tuple[str, ...]:
+    """The names of an algorithm without privacy, its own first: `dp_fedavg` at eps=inf is `fedavg`, to the bit."""
+    return algo, algo.removeprefix("dp_"), f"dp_{algo}"
 
 
 def _order(point: Row, by: str) -> tuple[Any, ...]:

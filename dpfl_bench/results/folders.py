@@ -15,6 +15,8 @@ from dpfl_bench.results.sweeps import Sweep
 from dpfl_bench.settings import ConfigError
 
 OUTDATED = "made by a version with other numbers"
+ASIDE = "kept aside by --force; to see it, give its folder alone"
+
 MARKS = {"status.json", "result.json", "metrics.csv", ".hydra"}  # one of them makes a run folder
 NUMBER = (int, float)
 NEEDED: dict[str, Any] = {
@@ -47,16 +49,18 @@ class Run:
 @dataclass(frozen=True)
 class Found:
     runs: list[Run]  # each run id once
+    twice: list[tuple[Run, Run]]  # (taken, left) finished folders of one run that tell different results
     missing: list[tuple[Sweep, int]]  # sweeps of which some points have no run folder, and how many
     broken: int  # records of sweeps that cannot be read
 
 
-def look(folders: Iterable[str]) -> Found:
+def look(given: Iterable[str]) -> Found:
     """Every run below the folders (of a sweep's folder: the sweep's). Seen twice, a run counts once, as the finished one."""
     paths: dict[Path, None] = {}
     known: dict[Path, Sweep] = {}
     broken = 0
-    for folder in map(Path, folders):
+    folders = [Path(folder) for folder in given]
+    for folder in folders:
         if not folder.is_dir():
             raise ConfigError(f"{folder}: expected folders with runs, there is nothing of that name; run dpfl-bench run first")
         read_ones, unread = sweeps.below(folder)
@@ -64,9 +68,16 @@ def look(folders: Iterable[str]) -> Found:
         broken += unread
         known |= found
         paths |= dict.fromkeys(found[folder].runs if folder in found else run_folders(folder))
-    runs = {run.name: run for run in sorted((read(path) for path in paths if path.is_dir()), key=_said)}
+    asked = set(folders)
+    runs: dict[str, Run] = {}
+    twice: list[tuple[Run, Run]] = []
+    for run in sorted((_read(path, path in asked) for path in paths if path.is_dir()), key=_said):
+        other = runs.get(run.name)
+        if other and other.result and _result(other) != _result(run):
+            twice.append((run, other))
+        runs[run.name] = run
     missing = [(sweep, sum(path.name not in runs for path in sweep.runs)) for sweep in known.values()]
-    return Found(list(runs.values()), [(sweep, count) for sweep, count in missing if count], broken)
+    return Found(list(runs.values()), twice, [(sweep, count) for sweep, count in missing if count], broken)
 
 
 def run_folders(folder: Path) -> Iterator[Path]:
@@ -79,8 +90,18 @@ def run_folders(folder: Path) -> Iterator[Path]:
         yield folder
         return
     for entry in entries:
-        if entry.is_dir(follow_symlinks=False) and not SET_ASIDE.search(entry.name):
+        if entry.is_dir(follow_symlinks=False):
             yield from run_folders(Path(entry.path))
+
+
+def _read(path: Path, asked: bool) -> Run:
+    """A result that --force replaced is an answer of before: nobody is to take it for the one of now."""
+    return read(path) if asked or not SET_ASIDE.search(path.name) else Run(path, unusable=ASIDE)
+
+
+def _result(run: Run) -> dict[str, Any]:
+    """What a result says beside wall time."""
+    return {key: value for key, value in (run.result or {}).items() if key != "seconds"}
 
 
 def _said(run: Run) -> tuple[bool, bool, bool, str]:
@@ -97,7 +118,7 @@ def read(path: Path) -> Run:
         return _unfinished(path)
     if not _is_ours(result):
         return Run(path, unusable="result.json is not one of this program's")
-    if result.get("results_version", RESULTS_VERSION) != RESULTS_VERSION:
+    if result.get("results_version") != RESULTS_VERSION:  # the first versions told none
         return Run(path, unusable=OUTDATED)
     return Run(path, result) if result["status"] in FINISHED else _unfinished(path)
 
@@ -107,6 +128,9 @@ def _is_ours(result: Any) -> bool:
         return False
     needed = all(isinstance(result.get(key), kind) for key, kind in NEEDED.items())
     numbers = all(result.get(key) is None or isinstance(result[key], NUMBER) for key in NUMBERS)
+    compared = (result.get("eps_target"), result.get("eps"), result.get("delta"))
+    if any(number != number for number in compared):  # NaN is in no order, so it is in no row
+        return False
     seeds = result.get("seeds", [])
     return needed and numbers and isinstance(seeds, list) and all(isinstance(seed, int) for seed in seeds)
 

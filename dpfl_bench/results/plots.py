@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
+import re
 import textwrap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -11,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dpfl_bench.imports import preload
+from dpfl_bench.results.escape import plain
 from dpfl_bench.results.folder import MEASURES
-from dpfl_bench.results.summary import whole_or_part
+from dpfl_bench.results.summary import together, whole_or_part
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -36,13 +39,14 @@ def curve(metrics: Path, result: dict[str, Any], target: Path) -> None:
     budget = (
         "no privacy"
         if result["eps"] == float("inf")
-        else f"ε = {result['eps']:.3g}, δ = {result['delta']:g} ({result['unit']}, {result['trust']})"
+        else f"ε = {result['eps']:.3g}{together(result)}, δ = {result['delta']:g} ({result['unit']}, {result['trust']})"
     )
     if result.get("fully_accounted") is False:
         budget += ", not fully accounted"
     if result.get("accountant") == "paper":
         budget += ", by the paper's own accountant (no guarantee)"
-    figure.suptitle(f"{result['algo']} on {whole_or_part(result)}, {budget}; {result['local_steps']} local steps", fontsize=10)
+    title = f"{result['algo']} on {whole_or_part(result)}, {budget}; {result['local_steps']} local steps"
+    figure.suptitle("\n".join(textwrap.wrap(plain(title), 120)), fontsize=10, parse_math=False)
     figure.savefig(target, dpi=120)
 
 
@@ -76,7 +80,7 @@ def u_curves(points: Sequence[Mapping[str, Any]], target: Path, title: str, by: 
         for eps, style in styles.items():
             line = [point for point in points if (point["algo"], point["budget"]) == (algorithm, eps)]
             _u_curve(axes, sorted(line, key=lambda point: point["local_steps"]), style, by, lowest)
-        axes.set_title(algorithm, fontsize=10)
+        axes.set_title("\n".join(textwrap.wrap(plain(algorithm), 44)), fontsize=10, parse_math=False)
         axes.set_xscale("log")
         axes.set_xticks(ticks, [str(tick) for tick in ticks], fontsize=8)
         axes.minorticks_off()
@@ -88,10 +92,17 @@ def u_curves(points: Sequence[Mapping[str, Any]], target: Path, title: str, by: 
         axes.remove()
     figure.supxlabel("local steps per round", fontsize=9)
     figure.supylabel(by.replace("_", " "), fontsize=9)
-    figure.suptitle("\n".join(part for line in title.splitlines() for part in textwrap.wrap(line, int(11.5 * width))), fontsize=9)
+    lines = (part for line in title.splitlines() for part in textwrap.wrap(line, int(11.5 * width)))
+    figure.suptitle("\n".join(lines), fontsize=9, parse_math=False)
     handles = _legend(styles, any(point["n_seeds"] > 1 for point in points))
     figure.legend(handles=handles, loc="outside right center", frameon=False, fontsize=8)
     figure.savefig(target, dpi=120)
+
+
+def stem(name: str) -> str:
+    """A file's name for it, one for each name: nothing of a path, and not too long."""
+    safe = re.sub(r"[^\w.-]", "_", name)[:80]
+    return safe if safe == name else f"{safe}_{hashlib.sha256(name.encode('utf-8', 'replace')).hexdigest()[:6]}"
 
 
 def _styles(budgets: Sequence[float]) -> dict[float, dict[str, Any]]:
@@ -188,7 +199,7 @@ def partition(table: Path, target: Path, title: str, most: int = 40) -> None:
     axes.set_ylabel("training records")
     axes.set_xlim(-0.7, len(shown) - 0.3)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    axes.set_title(title, fontsize=9)
+    axes.set_title("\n".join(map(plain, title.splitlines())), fontsize=9, parse_math=False)
     if 0 < len(labels) <= 20:
         figure.legend(title="label", loc="outside right upper", frameon=False, fontsize=7, title_fontsize=8, reverse=True)
     elif labels:

@@ -8,12 +8,18 @@ from typing import Any
 
 
 def summary(result: dict[str, Any]) -> str:
-    budget = "no privacy" if result["eps"] == math.inf else f"eps {result['eps']:.4g} ({_noise(result)})"
+    budget = "no privacy" if result["eps"] == math.inf else f"eps {result['eps']:.4g}{together(result)} ({_noise(result)})"
     where = f"{result['algo']} on {whole_or_part(result)}: {result['rounds']} rounds of {result['local_steps']} local steps, {budget}"
     if result["status"] == "diverged":
         return f"{where}: diverged in round {result['diverged']['round']} (seed {result['diverged']['seed']}); lower lr"
     spread = f" ± {result['test_error_std']:.4f} over {len(result['seeds'])} seeds" if len(result["seeds"]) > 1 else ""
     return f"{where}: test error {result['test_error_mean']:.4f}{spread}"
+
+
+def together(result: Mapping[str, Any]) -> str:
+    """Several repeats release several models."""
+    known, models = result.get("eps_all_repeats"), len(result.get("seeds") or [])
+    return f" each, {known:.3g} all {models} together" if models > 1 and known is not None else ""
 
 
 def whole_or_part(result: Mapping[str, Any]) -> str:

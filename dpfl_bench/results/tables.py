@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from dpfl_bench.results import escape
 from dpfl_bench.results.best import Row, Table
 
 TUNING = (
@@ -32,6 +33,8 @@ def laid_out(table: Table) -> list[Column]:
         if len({row[key] for row in rows if row[key]}) > 1:
             columns.append(Column(key, [row[key] for row in rows], False))
     columns.append(Column("eps", [f"{row['budget']:.4g}" for row in rows]))
+    if any(row["n_seeds"] > 1 and row["budget"] < math.inf for row in rows):
+        columns.append(Column("eps of all n", [_eps_of_all(row) for row in rows]))
     columns.append(Column("best local steps", [_cell(row["local_steps"]) for row in rows]))
     columns.append(Column("as good", [_ranges(row["as_good"], row["tried"]) for row in rows]))
     heads = {"rounds": "rounds", "total_steps": "total steps"}
@@ -45,15 +48,25 @@ def laid_out(table: Table) -> list[Column]:
     if any("tuning_eps" in row for row in rows):
         columns.append(Column("trials", [_cell(row["tuning_trials"]) for row in rows]))
         columns.append(Column("eps with tuning", [_cell(row["tuning_eps"]) for row in rows]))
+    if any(set(row.get("mixed", [])) - {"package"} for row in rows):
+        columns.append(Column("mixed", [", ".join(row["mixed"]) for row in rows], False))
     return columns
 
 
+def _eps_of_all(row: Row) -> str:
+    known = row.get("eps_all")
+    return _cell(known) if known is not None else "" if row["budget"] == math.inf else "no bound"
+
+
 def _error(row: Row, by: str) -> str:
-    return f"{row[f'{by}_mean']:.4f}" + (f" ± {row[f'{by}_std']:.4f}" if row["n_seeds"] > 1 else "")
+    std = row[f"{by}_std"]
+    return f"{row[f'{by}_mean']:.4f}" + (f" ± {std:.4f}" if row["n_seeds"] > 1 and not math.isnan(std) else "")
 
 
-def _ranges(chosen: Sequence[int], tried: Sequence[int]) -> str:
-    """4, 5 and 10 of 1, 4, 5, 10, 20: 4-10"""
+def _ranges(chosen: Sequence[int] | None, tried: Sequence[int]) -> str:
+    """4, 5 and 10 of 1, 4, 5, 10, 20: 4-10; ? where it is not known"""
+    if chosen is None:
+        return "?"
     ranges: list[list[int]] = []
     for before, number in zip([None, *tried], tried, strict=False):
         if number in chosen:
@@ -72,8 +85,9 @@ def _cell(value: Any) -> str:
 
 def markdown(table: Table) -> str:
     columns = laid_out(table)
-    lines = [[column.head for column in columns], ["---:" if column.right else "---" for column in columns]]
-    lines += [[column.cells[index].replace("|", "\\|") for column in columns] for index in range(len(table.rows))]
+    lines = [[column.head for column in columns], *([column.cells[index] for column in columns] for index in range(len(table.rows)))]
+    lines = [[escape.markdown(cell) for cell in line] for line in lines]
+    lines.insert(1, ["---:" if column.right else "---" for column in columns])
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
@@ -85,39 +99,28 @@ def latex(table: Table, notes: Iterable[str]) -> str:
         f"\\begin{{tabular}}{{{''.join('r' if column.right else 'l' for column in columns)}}}",
         "\\toprule",
     ]
-    lines += [" & ".join(_tex(column.head) for column in columns) + r" \\", "\\midrule"]
-    lines += [" & ".join(_tex(column.cells[index]) for column in columns) + r" \\" for index in range(len(table.rows))]
-    lines += ["\\bottomrule", "\\end{tabular}", *(f"\n\\par\\smallskip\\noindent{{\\footnotesize {_tex(note)}\\par}}" for note in notes)]
+    lines += [" & ".join(escape.tex(column.head) for column in columns) + r" \\", "\\midrule"]
+    lines += [" & ".join(escape.tex(column.cells[index]) for column in columns) + r" \\" for index in range(len(table.rows))]
+    lines += [
+        "\\bottomrule",
+        "\\end{tabular}",
+        *(f"\n\\par\\smallskip\\noindent{{\\footnotesize {escape.tex(note)}\\par}}" for note in notes),
+    ]
     return "\n".join(lines) + "\n"
-
-
-_ESCAPED = {
-    **{c: f"\\{c}" for c in "&%$#_{}"},
-    **{c: f"{{{c}}}" for c in "[]*"},  # after a line's end they mean something
-    **{"~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "\\": r"\textbackslash{}", "|": r"\textbar{}"},
-    **{"<": r"\textless{}", ">": r"\textgreater{}", "±": r"$\pm$", "ε": r"$\varepsilon$", "\n": " ", '"': "''"},
-}
-
-
-def _tex(text: str) -> str:
-    if text == "inf":
-        return r"$\infty$"
-    signed = f"${text}$" if text[:1] in ("+", "-") and text[1:2].isdigit() else ""
-    return signed or "".join(_ESCAPED.get(c, c if c < "\u0180" else "?") for c in text)
 
 
 def csv_text(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> str:
     """Numbers so that they come back bit for bit; nothing for what a row has not."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(columns)
+    writer.writerow([escape.spreadsheet(column) for column in columns])
     writer.writerows([[_plain(row.get(column)) for column in columns] for row in rows])
-    return text.getvalue()
+    return text.getvalue().encode("utf-8", "replace").decode()
 
 
 def _plain(value: Any) -> str:
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return ""
-    if isinstance(value, list):
-        return " ".join(map(str, value))
-    return repr(value) if isinstance(value, float) else str(value)
+    if isinstance(value, float):
+        return repr(value)
+    return escape.spreadsheet(" ".join(map(str, value)) if isinstance(value, list) else str(value))
