@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from dpfl_bench.problems.problem import Batch, Factors, Scored, lengths
+from dpfl_bench.problems.problem import Batch, Factors, Scored, beyond, lengths
 from dpfl_bench.problems.products import bmm
 
 
@@ -47,8 +47,12 @@ class LinearProblem:
         residuals = self._residuals(self._outputs(y, rows), batch.targets)
         inputs = (lengths(rows).square() + float(self.bias)).sqrt()
         real = batch.weights > 0
-        norms = (lengths(residuals.transpose(1, 2)) * inputs).to(y).where(real, 0)
+        norms = (lengths(residuals.transpose(1, 2)) * inputs).to(y).add_(beyond(inputs, y.dtype)).where(real, 0)
         scales = (batch.weights * factors(norms, batch.weights)).where(real, 0)
+        if not math.isfinite(norms.sum()):
+            left_out = ~norms.isfinite()
+            residuals.masked_fill_(left_out.unsqueeze(1), 0)
+            rows, scales = rows.masked_fill(left_out.unsqueeze(2), 0), scales.masked_fill(left_out, 0)
         residuals.mul_(scales.unsqueeze(1))
         return self._sum(y, rows, residuals if batch.rectangular else _without_padding(residuals, batch)), norms
 

@@ -76,7 +76,7 @@ class Problem(Protocol):
         factors(norms, weights) -> (c, b) turns the norms of the records' gradients (without l2) into what each is scaled by, e.g.
         min(1, C / norm). It is called once, with whole lots; padded rows have norm 0 there and count nothing. l2 y_i depends on no
         record: it is added once, unclipped. What a record adds, over its weight, is at most factor_r norm_r long up to rounding,
-        1e-6 of it in float32.
+        1e-6 of it in float32. A record whose norm is not finite adds nothing at all, not 0 times a NaN.
         """
         ...
 
@@ -97,6 +97,14 @@ def lengths(rows: Tensor) -> Tensor:
     for start in range(0, rows.shape[-1], PIECE):  # a piece at a time is copied into that format
         squares += lengths(rows[..., start : start + PIECE]).square()
     return squares.sqrt()
+
+
+def beyond(inputs: Tensor, dtype: torch.dtype) -> Tensor:
+    """0 for what comes into a layer, or its length, and NaN where that is endless or too long: scales times the gradient by what goes out
+
+    would then be some of the format's last numbers, which round by half and more. inputs: of any shape; dtype: of the product.
+    """
+    return inputs.to(dtype) * (1e23 if dtype == torch.float32 else 1e150) * 0  # longer than 3e15 or 1e158: infinity, times 0
 
 
 def in_dtype(features: Tensor, dtype: torch.dtype) -> Tensor:
