@@ -217,9 +217,6 @@ def send_door(settings: Settings, budget: Budget, seed: int) -> SendDoor:
     norms = None
     if uses_norms(settings.algo):
         norms = companions["norms"].noise_multiplier(budget.noise_multiplier) if "norms" in companions else 0.0
-    discrete = settings.private and privacy.noise == "discrete"
-    if discrete:
-        _check_grid(settings, budget, norms)
     return SendDoor(
         bound=privacy.bound,
         trust=privacy.trust,
@@ -230,18 +227,20 @@ def send_door(settings: Settings, budget: Budget, seed: int) -> SendDoor:
         quantile=quantile,
         privunit=budget.privunit,
         norms=norms,
-        discrete=discrete,
+        discrete=settings.private and privacy.noise == "discrete",
     )
 
 
-def _check_grid(settings: Settings, budget: Budget, norms: float | None) -> None:
-    """Whether sums of whole multiples of the grid's spacing are exact here."""
+def check_grid(settings: Settings, budget: Budget) -> None:
+    """Refuse privacy.noise=discrete where sums of whole multiples of its grid's spacing would not be exact."""
+    if not settings.private or settings.privacy.noise != "discrete":
+        return
     clients = settings.clients if settings.sampling == "poisson" else settings.sampled_clients
     share = clients**-0.5 if settings.privacy.trust == "secagg" else 1.0
     if device.wide(device.choose(settings.device)) != torch.float64:
         raise ConfigError(f"privacy.noise=discrete: device={settings.device} has no float64, in which its sums are exact; use device=cpu")
-    for noise in (budget.noise_ratio * share, norms):
-        if noise and not lattice.sums_exactly(clients, noise):
+    for noise in (budget.noise_ratio * share, *(c.noise_multiplier(budget.noise_multiplier) for c in budget.companions)):
+        if not lattice.sums_exactly(clients, noise):
             raise ConfigError(
                 f"privacy.noise=discrete: noise of {noise:.3g} C is too small for {clients} updates to be added up exactly; use gaussian"
             )

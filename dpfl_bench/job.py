@@ -40,6 +40,8 @@ def prepare(settings: Settings) -> Job:
     if at_records:
         Budget(settings, tuple(drawn), Holders(2 * (settings.batch_size or 1))).check()
     budget = None if at_records else _calibrated(Budget.of(settings, drawn))
+    if budget is not None:
+        build.check_grid(settings, budget)
     data = build.data(settings)
     if budget is None:  # at record level the noise follows from who holds what
         budget = _calibrated(Budget.of(settings, drawn, Holders.of(settings, data.parts)))
