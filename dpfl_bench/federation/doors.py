@@ -254,7 +254,13 @@ class GradientPassage:
     weights: Tensor
     stream: mechanisms.RecordGaussian
     ledger: Ledger
-    counts: RecordCounts = field(default_factory=RecordCounts)
+    clipped: Tensor | int = 0
+    blanked: int = 0
+    records: int = 0
+
+    @property
+    def counts(self) -> RecordCounts:
+        return RecordCounts(self.clipped, self.blanked, self.records)
 
     def gradient(self, problem: Problem, y: Tensor, batch: Batch) -> Tensor:
         """(c, d) -> (c, d): clipped, noised, divided by the lots' (expected) sizes; the ridge term, which is no secret, comes on top."""
@@ -264,11 +270,13 @@ class GradientPassage:
             nonlocal bound
             bound = medians(norms, weights) if self.door.clip is None else self.door.clip
             scales = bounding.scales(norms, bound)
-            blanked = 0 if scales.all() else int((~norms.isfinite()).sum())
-            self.counts += RecordCounts((norms > bound).sum(), blanked, sum(batch.sizes))
+            self.clipped = self.clipped + (norms > bound).sum()
+            if not scales.min() > 0:
+                self.blanked += int((~norms.isfinite()).sum())
             return scales
 
         gradient, _ = problem.clipped_gradient(y, batch, factors)
+        self.records += sum(batch.sizes)
         if self.door.noise == 0:
             return gradient
         self.ledger.record(self.clients)

@@ -47,7 +47,7 @@ def clip(updates: Tensor, bound: float) -> Bounded:
     """min(1, C / ||u||) u for each row u. updates: (c, d)."""
     norms = lengths(updates)
     factors = scales(norms, bound)
-    if factors.all():
+    if factors.min() > 0:
         return Bounded(updates * factors.to(updates).unsqueeze(1), norms.to(updates), 0)
     rows, norms, blanked = measured(updates)
     factors = scales(norms, bound)

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from dpfl_bench.problems.problem import Batch, Factors, Scored, beyond, lengths
+from dpfl_bench.problems.problem import LONGEST, Batch, Factors, Scored, lengths
 from dpfl_bench.problems.products import bmm
 
 
@@ -47,7 +47,9 @@ class LinearProblem:
         residuals = self._residuals(self._outputs(y, rows), batch.targets)
         inputs = (lengths(rows).square() + float(self.bias)).sqrt()
         real = batch.weights > 0
-        norms = (lengths(residuals.transpose(1, 2)) * inputs).to(y).add_(beyond(inputs, y.dtype)).where(real, 0)
+        norms = (lengths(residuals.transpose(1, 2)) * inputs).to(y).where(real, 0)
+        if inputs.max() > LONGEST[y.dtype]:
+            norms = norms.where(inputs <= LONGEST[y.dtype], math.nan)
         scales = (batch.weights * factors(norms, batch.weights)).where(real, 0)
         if not math.isfinite(norms.sum()):
             left_out = ~norms.isfinite()

@@ -15,6 +15,9 @@ from torch import Tensor
 from dpfl_bench import device
 
 PIECE = 2**20  # numbers of a row, at a time
+# What comes into a layer, at most: times more, the gradient by what goes out has scales that make it one of the format's last numbers,
+# which round by half and more. A record of which more comes in is not measured
+LONGEST = {torch.float32: 3e15, torch.float64: 1e150}
 Factors = Callable[[Tensor, Tensor], Tensor]  # (norms, weights) -> what each record's gradient is scaled by: (c, b) all three
 
 
@@ -100,11 +103,8 @@ def lengths(rows: Tensor) -> Tensor:
 
 
 def beyond(inputs: Tensor, dtype: torch.dtype) -> Tensor:
-    """0 for what comes into a layer, or its length, and NaN where that is endless or too long: scales times the gradient by what goes out
-
-    would then be some of the format's last numbers, which round by half and more. inputs: of any shape; dtype: of the product.
-    """
-    return inputs.to(dtype) * (1e23 if dtype == torch.float32 else 1e150) * 0  # longer than 3e15 or 1e158: infinity, times 0
+    """0, and NaN where the inputs are infinite or longer than LONGEST in this format. inputs: numbers or lengths, of any shape."""
+    return inputs.to(dtype) * (torch.finfo(dtype).max / LONGEST[dtype]) * 0
 
 
 def in_dtype(features: Tensor, dtype: torch.dtype) -> Tensor:
