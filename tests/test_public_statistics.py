@@ -80,6 +80,7 @@ def test_the_default_run_is_fully_accounted_and_the_other_is_marked_everywhere(t
         assert read(said.folder, "result.json")["fully_accounted"] is whole
         ledger = read(said.folder, "privacy.json")
         assert ledger["fully_accounted"] is whole
+        assert any(line.startswith("dataset.standardise=public: ") for line in ledger["assumes"]) is whole
         assert any(line.startswith("dataset.standardise=data: ") for line in ledger["not_accounted"]) is not whole
     assert "NOT FULLY ACCOUNTED: dataset.standardise=data" in call("plan", "dataset.standardise=data").out
     collected = call("collect", "outputs/runs", "--json").out
