@@ -259,6 +259,7 @@ def _assumptions(job: Job) -> list[str]:
         listed.append("which clients take part in a round stays secret from the third party: eps averages over it")
     elif any(c.rounds for c in job.budget.seen):
         listed.append("eps averages over the coins that decide in how many rounds a client takes part, before they are drawn")
+    listed += [said for key, said in _SAID_TO_BE_PUBLIC.items() if job.settings.dataset.get(key) == "public"]
     solved = job.settings.privacy.calibration != "fixed" and job.budget.observer == "server"
     if solved and job.settings.sampling != "full":
         listed.append("the third_party view takes the noise as fixed beforehand; here it was solved for the cohorts that were drawn")
@@ -267,6 +268,10 @@ def _assumptions(job: Job) -> list[str]:
     return listed
 
 
+_SAID_TO_BE_PUBLIC = {
+    "standardise": "dataset.standardise=public: the numbers that standardise the features were not made of the records to be protected",
+    "vocabulary_from": "dataset.vocabulary_from=public: the vocabulary was not made of the posts to be protected",
+}
 _OVERLAP = "clients overlap: the unit is a client's copy of its records, and a record that others hold too is in their messages as well"
 
 

@@ -10,7 +10,7 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
-from dpfl_bench.data import messidor, vision
+from dpfl_bench.data import image_sets, messidor
 from dpfl_bench.data.root import data_root, vocabulary_file
 
 # what LEAF publishes: samples of the whole set, and pixels, characters or tokens of one, which take a byte each at least
@@ -70,7 +70,7 @@ def _none(dataset: Mapping[str, Any]) -> Presence:
 
 
 def _vision(dataset: Mapping[str, Any]) -> Presence | None:
-    sets = {title.replace("_", "").lower(): kind for title, kind in vision.SETS.items()}
+    sets = {title.replace("_", "").lower(): kind for title, kind in image_sets.SETS.items()}
     kind = sets.get(str(dataset.get("name")).replace("_", "").lower())
     if kind is None:
         return None
