@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import inspect
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, partial
@@ -29,6 +30,7 @@ from dpfl_bench.federation.local import Optimiser
 from dpfl_bench.federation.partition import by_owner, digest
 from dpfl_bench.federation.sampling import LotRule
 from dpfl_bench.holders import Holders
+from dpfl_bench.privacy import lattice
 from dpfl_bench.privatise import BITS_SENSITIVITY, Budget
 from dpfl_bench.problems import optimum, tasks
 from dpfl_bench.problems.linear import LinearProblem
@@ -225,7 +227,7 @@ def cohort(settings: Settings, budget: Budget, made: Problem, loaded: Data, seed
         algorithm=algorithm(settings),
         problem=made,
         federation=loaded.federation,
-        optimiser=Optimiser(settings.local_momentum, settings.weight_decay, settings.server_lr, settings.server_momentum),
+        optimiser=_optimiser(settings),
         door=send_door(settings, budget, seed) if closed and not at_records else _open_door(settings, seed),
         chunk=engine.chunk(settings, made, loaded.federation),
         seed=seed,
@@ -233,6 +235,11 @@ def cohort(settings: Settings, budget: Budget, made: Problem, loaded: Data, seed
         records=GradientDoor(privacy.fixed_clip, budget.noise_ratio, seed) if at_records else None,
         average_last=settings.average_last,
     )
+
+
+def _optimiser(settings: Settings) -> Optimiser:
+    decay = settings.lr_decay if settings.server_momentum_of == "direction" else 1.0
+    return Optimiser(settings.local_momentum, settings.weight_decay, settings.server_lr, settings.server_momentum, decay)
 
 
 def send_door(settings: Settings, budget: Budget, seed: int) -> SendDoor:
@@ -255,7 +262,23 @@ def send_door(settings: Settings, budget: Budget, seed: int) -> SendDoor:
         quantile=quantile,
         privunit=budget.privunit,
         norms=norms,
+        discrete=settings.private and privacy.noise == "discrete",
     )
+
+
+def check_grid(settings: Settings, budget: Budget) -> None:
+    """Refuse privacy.noise=discrete where sums of whole multiples of its grid's spacing would not be exact."""
+    if not settings.private or settings.privacy.noise != "discrete":
+        return
+    clients = settings.clients if settings.sampling == "poisson" else settings.sampled_clients
+    share = clients**-0.5 if settings.privacy.trust == "secagg" else 1.0
+    if device.wide(device.choose(settings.device)) != torch.float64:
+        raise ConfigError(f"privacy.noise=discrete: device={settings.device} has no float64, in which its sums are exact; use device=cpu")
+    for noise in (budget.noise_ratio * share, *(c.noise_multiplier(budget.noise_multiplier) for c in budget.companions)):
+        if not lattice.sums_exactly(clients, noise):
+            raise ConfigError(
+                f"privacy.noise=discrete: noise of {noise:.3g} C is too small for {clients} updates to be added up exactly; use gaussian"
+            )
 
 
 def _open_door(settings: Settings, seed: int) -> SendDoor:
@@ -285,5 +308,6 @@ def reference(settings: Settings, made: Problem, federation: Federation) -> Refe
     exact = LinearProblem(made.features, made.classes, made.bias, decay)
     everyone = np.arange(federation.clients)
     rows = [exact.gradient(best.x[None], batch) for batch in federation.whole_in_float64(everyone)]
-    largest = optimum.smoothness(made, features, federation.offsets.tolist(), decay)
-    return Reference(best.x, best.value, torch.cat(rows), decay, largest)
+    slopes, largest = torch.cat(rows), optimum.smoothness(made, features, federation.offsets.tolist(), decay)
+    known = math.isfinite(largest) and bool(slopes.isfinite().all())
+    return Reference(best.x, best.value, slopes, decay, largest) if known else None

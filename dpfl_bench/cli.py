@@ -282,7 +282,7 @@ def _data_show(arguments: list[str]) -> int:
     from dpfl_bench.results import plots
 
     names = {"dataset": chosen.dataset["name"], "partition": chosen.partition["name"]}
-    picture, table = dealt.targets(flags.to, chosen.outputs, plots.stem("_".join(names.values())))
+    picture, table = dealt.targets(flags.to, chosen.outputs, "_".join(names.values()))
     with nullcontext() if flags.own_code else targets.only_ours("data show calls no code of your own unless you say --own-code"):
         loaded = build.data(chosen)
     ways = {key: value for key, value in chosen.partition.items() if key not in build.DESCRIBING}

@@ -12,7 +12,7 @@ from dpfl_bench.federation.schedule import Schedule
 from dpfl_bench.holders import Holders
 from dpfl_bench.privatise import Budget, drawn_schedules
 from dpfl_bench.problems.problem import Problem
-from dpfl_bench.settings import Settings
+from dpfl_bench.settings import ConfigError, Settings
 
 
 @dataclass(frozen=True)
@@ -40,6 +40,8 @@ def prepare(settings: Settings) -> Job:
     if at_records:
         Budget(settings, tuple(drawn), Holders(2 * (settings.batch_size or 1))).check()
     budget = None if at_records else _calibrated(Budget.of(settings, drawn))
+    if budget is not None:
+        build.check_grid(settings, budget)
     data = build.data(settings)
     if budget is None:  # at record level the noise follows from who holds what
         budget = _calibrated(Budget.of(settings, drawn, data.holders))
@@ -62,7 +64,7 @@ def initial(job: Job, seed: int) -> torch.Tensor:
     like = torch.empty(0, device=federation.features.device, dtype=federation.dtype)
     if getattr(job.problem, "init", "zeros") == "near_optimum":
         if job.reference is None:
-            raise ValueError("model.init=near_optimum: expected a problem whose optimum can be computed; use model.init=zeros")
+            raise ConfigError("model.init=near_optimum: expected a problem whose optimum can be computed; use model.init=zeros")
         offset = rng.generator(seed, "init").random(job.problem.dimension) * job.settings.model["init_scale"]
         return (job.reference.x_star + torch.from_numpy(offset).to(job.reference.x_star)).to(like)
     return job.problem.start(seed, like)

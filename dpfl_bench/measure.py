@@ -33,6 +33,7 @@ def metrics_row(
         "clipped_fraction": last.clipped_fraction if last else NAN,
         "server_step": last.server_step if last else NAN,
         "clip": last.clip if last else NAN,
+        "blanked": last.blanked if last else None,
         "psi": psi(job, state, schedule, done),
         "psi_bound": psi_bound(job, psi0, steps, done) if theorem_gap(job) is None else NAN,
     }

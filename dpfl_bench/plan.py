@@ -63,6 +63,7 @@ def _plan(settings: Settings, detailed: bool) -> dict[str, Any]:
         "fully_accounted": not settings.leaks if settings.private else None,
         "not_accounted": settings.leaks,
         "overlapping": settings.overlapping,
+        "holders_known": settings.dealing is not None or settings.overlapping is False,
         "implied": implied,
         "records_per_client": settings.records_per_client,
         "theory": _theory(settings, budget),
@@ -153,7 +154,7 @@ def text(planned: dict[str, Any]) -> str:
         "  views      " + ", ".join(f"{name}: {eps:.6g}" for name, eps in planned["views"].items()),
         "  accountants " + ", ".join(f"{name}: {eps:.6g}" for name, eps in planned["accountants"].items()),
         *(f"  NOT FULLY ACCOUNTED: {leak}" for leak in planned["not_accounted"]),
-        *([_UNKNOWN] if planned["overlapping"] is None and planned["unit"] == "record" else []),
+        *([_UNKNOWN] if not planned["holders_known"] and planned["unit"] == "record" else []),
     ]
     if planned["accountant"] == "paper":
         lines.append("  accountant=paper is dpscaffold's own and no guarantee; the views are by valid ones")
@@ -170,8 +171,8 @@ def _together(planned: dict[str, Any]) -> str:
 
 
 _UNKNOWN = (
-    "  overlapping: not known before the data are dealt, for this partition declares nothing. These numbers hold if no record sits in two\n"
-    "             clients (deals: disjoint in its YAML file says so, and the run checks it); else the run counts all holders of a record"
+    "  overlapping: not known before the data are dealt. These numbers hold if no record sits in two clients (deals: disjoint in the\n"
+    "             partition's YAML file says so, and a run checks it). Else a run counts all holders of a record, and spends more"
 )
 
 

@@ -23,6 +23,7 @@ FACTOR = Range(lambda v: 0 <= v < 1, "a number >= 0 and < 1")
 CHANCE = Range(lambda v: 0 <= v <= 1, "a number >= 0 and <= 1")
 COUNT = Range(lambda v: v >= 1, "at least 1")
 LEAST_CLIP = 1e-12  # in float32, squares of a gradient may vanish that are no longer nothing beside less
+LARGEST_CLIP = 1e30  # sums of so long updates, and of their noise, stay within float32
 
 # of data sets, partitions and models: each is asked in two places
 TEST_FRACTION = Range(lambda v: 0 <= v < 1, "0 <= test_fraction < 1")
@@ -57,8 +58,8 @@ SETTINGS = {
     "eval_every": COUNT,
     "checkpoint_every": COUNT,
     "privacy.clip": Range(
-        lambda v: v == "median" or LEAST_CLIP <= v < math.inf,
-        f"a number >= {LEAST_CLIP:g} (there is no privacy without a bound; eps=inf drops both)",
+        lambda v: v == "median" or LEAST_CLIP <= v <= LARGEST_CLIP,
+        f"a number >= {LEAST_CLIP:g} and <= {LARGEST_CLIP:g} (there is no privacy without a bound; eps=inf drops both)",
     ),
     "privacy.quantile": Range(lambda v: 0 < v < 1, "a number > 0 and < 1 (0.5: the median)"),
     "privacy.colluding": Range(lambda v: v >= 0, "a whole number >= 0"),

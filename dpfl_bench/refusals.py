@@ -99,6 +99,7 @@ def _check_door(made: Settings) -> None:
     reason = "acts on what a client sends, and at privacy.unit=record the noise is in each gradient instead"
     for key, value, usual in (
         ("mechanism", privacy.mechanism, "gaussian"),
+        ("noise", privacy.noise, "gaussian"),
         ("bound", privacy.bound, "clip"),
         ("memory", privacy.memory, None),
         ("colluding", privacy.colluding, 0),
@@ -138,6 +139,8 @@ def _check_lots_of_records(made: Settings) -> None:
 
 def _check_clients(made: Settings) -> None:
     privacy = made.privacy
+    if privacy.mechanism == "privunit" and privacy.noise != "gaussian":
+        raise ConfigError(f"privacy.noise={privacy.noise}: unused, privacy.mechanism=privunit has no noise of its own; leave it out")
     if privacy.mechanism == "privunit" and privacy.quantile is not None:
         raise ConfigError(
             f"privacy.quantile={privacy.quantile:g}: its bits carry Gaussian noise, which is not accounted for beside the pure "

@@ -8,18 +8,34 @@ from typing import Any
 
 import numpy as np
 
-from dpfl_bench import RESULTS_VERSION
+from dpfl_bench import RESULTS_VERSION, train
 from dpfl_bench.job import Job
 from dpfl_bench.measure import theorem_gap
 from dpfl_bench.privatise import Budget
 from dpfl_bench.results.folder import MEASURES, RunFolder
 from dpfl_bench.results.origin import Origin
+from dpfl_bench.settings import Settings
 from dpfl_bench.targets import naive
 
 NAN = float("nan")
 
 
-def result(job: Job, folder: RunFolder, seconds: float, diverged: dict[str, int] | None, origin: Origin) -> dict[str, Any]:
+_STOPPED = "that the run stopped: every update of a round was blanked, for none was finite, and that follows from the data"
+
+
+def divergence(settings: Settings, seed: int, error: train.Diverged) -> dict[str, Any]:
+    """Where and why a run ended early, and what that tells of the data."""
+    told = None
+    if settings.private:
+        told = _STOPPED if error.cause == train.BLANKED else "nothing: the model overflowed, which is post-processing of what was released"
+    return {"seed": seed, "round": error.round, "cause": error.cause, "tells_of_the_data": told}
+
+
+def fully_accounted(settings: Settings, diverged: dict[str, Any] | None) -> bool:
+    return not settings.leaks and (diverged is None or diverged["cause"] != train.BLANKED)
+
+
+def result(job: Job, folder: RunFolder, seconds: float, diverged: dict[str, Any] | None, origin: Origin) -> dict[str, Any]:
     """result.json: one flat record of the run. test_error is that of the last round; best_round is information, not a choice."""
     settings, privacy = job.settings, job.settings.privacy
     rows, budget = folder.metrics.read(), played(job, diverged)
@@ -46,7 +62,7 @@ def result(job: Job, folder: RunFolder, seconds: float, diverged: dict[str, int]
         "noise_multiplier": None if job.budget.privunit else job.budget.noise_multiplier,
         "noise_std": job.budget.noise_std,
         "mechanism": privacy.mechanism if private else None,
-        "fully_accounted": not job.settings.leaks if private else None,
+        "fully_accounted": fully_accounted(settings, diverged) if private else None,
         "bound": privacy.bound if private or privacy.bound_without_noise else None,
         "clip": privacy.clip if private or privacy.bound_without_noise else None,
         "rounds": max(s.rounds for s in job.schedules),
@@ -124,7 +140,7 @@ def _theory(job: Job, rows: np.ndarray) -> dict[str, Any] | None:
     }
 
 
-def played(job: Job, diverged: dict[str, int] | None) -> Budget:
+def played(job: Job, diverged: dict[str, Any] | None) -> Budget:
     """The budget of the rounds that were played: of a run that diverged, no round after that one and no later seed."""
     if diverged is None:
         return job.budget
@@ -132,7 +148,7 @@ def played(job: Job, diverged: dict[str, int] | None) -> Budget:
     return job.budget.played({s.seed: s.rounds if s.seed < diverged["seed"] else diverged["round"] for s in seeds})
 
 
-def privacy(job: Job, diverged: dict[str, int] | None = None) -> dict[str, Any]:
+def privacy(job: Job, diverged: dict[str, Any] | None = None) -> dict[str, Any]:
     """privacy.json: the ledger, eps towards each observer and by each accountant, and what is not accounted."""
     settings, budget = job.settings, played(job, diverged)
     if not settings.private:
@@ -151,6 +167,7 @@ def privacy(job: Job, diverged: dict[str, int] | None = None) -> dict[str, Any]:
         "trust": settings.privacy.trust,
         "observer": budget.observer,
         "mechanism": settings.privacy.mechanism,
+        "noise": settings.privacy.noise if settings.privacy.mechanism == "gaussian" else None,
         "calibration": settings.privacy.calibration,
         "eps": budget.eps,
         "eps_all_repeats": budget.eps_all_repeats,
@@ -162,8 +179,8 @@ def privacy(job: Job, diverged: dict[str, int] | None = None) -> dict[str, Any]:
         "releases": _releases(job, budget),
         "accounted": _accounted(budget),
         "assumes": _assumptions(job),
-        "fully_accounted": not job.settings.leaks,
-        "not_accounted": _not_accounted(job),
+        "fully_accounted": fully_accounted(settings, diverged),
+        "not_accounted": [*([_STOPPED] if diverged and diverged["cause"] == train.BLANKED else []), *_not_accounted(job)],
     }
 
 
@@ -242,6 +259,7 @@ def _assumptions(job: Job) -> list[str]:
         listed.append("which clients take part in a round stays secret from the third party: eps averages over it")
     elif any(c.rounds for c in job.budget.seen):
         listed.append("eps averages over the coins that decide in how many rounds a client takes part, before they are drawn")
+    listed += [said for key, said in _SAID_TO_BE_PUBLIC.items() if job.settings.dataset.get(key) == "public"]
     solved = job.settings.privacy.calibration != "fixed" and job.budget.observer == "server"
     if solved and job.settings.sampling != "full":
         listed.append("the third_party view takes the noise as fixed beforehand; here it was solved for the cohorts that were drawn")
@@ -250,6 +268,10 @@ def _assumptions(job: Job) -> list[str]:
     return listed
 
 
+_SAID_TO_BE_PUBLIC = {
+    "standardise": "dataset.standardise=public: the numbers that standardise the features were not made of the records to be protected",
+    "vocabulary_from": "dataset.vocabulary_from=public: the vocabulary was not made of the posts to be protected",
+}
 _OVERLAP = "clients overlap: the unit is a client's copy of its records, and a record that others hold too is in their messages as well"
 
 

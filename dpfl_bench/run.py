@@ -118,7 +118,7 @@ class _Runner:
                     if schedule.seed not in self.finals:
                         self._seed(schedule, found if found and found.seed == schedule.seed else None, bar)
             except train.Diverged as error:
-                diverged = {"seed": schedule.seed, "round": error.round}
+                diverged = report.divergence(self.job.settings, schedule.seed, error)
         self._finish(diverged)
 
     @property
@@ -171,7 +171,7 @@ class _Runner:
         ).save(self.folder.checkpoint, run_id=self.job.settings.run_id, origin=self.origin.hashes)
         self.saved = time.monotonic()
 
-    def _finish(self, diverged: dict[str, int] | None) -> None:
+    def _finish(self, diverged: dict[str, Any] | None) -> None:
         """The result is written last: where it exists, the folder is complete."""
         folder = self.folder
         self.claim.check()

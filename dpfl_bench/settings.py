@@ -31,6 +31,7 @@ class Privacy:
     memory: Literal["own_message", "own_update"] | None
     colluding: int
     mechanism: Literal["gaussian", "privunit"]
+    noise: Literal["gaussian", "discrete"]
     eps0: float | None
     eps1: float | None
     eps2: float | None
@@ -101,6 +102,7 @@ class Settings:
     weight_decay: float
     server_lr: float
     server_momentum: float
+    server_momentum_of: Literal["step", "direction"]
     average_last: int
     seed: int
     repeats: int

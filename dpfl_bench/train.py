@@ -17,14 +17,19 @@ from dpfl_bench.federation.schedule import Schedule
 from dpfl_bench.privacy.ledger import Ledger
 
 PREVIOUS = "previous.pt"  # the checkpoint before the latest: where that one is damaged, the run goes on from here
+OVERFLOW, BLANKED = "overflow", "every update was blanked"
 
 
 class Diverged(ArithmeticError):
-    """A round ended with a NaN or an infinity in the model."""
+    """A round after which none can follow.
 
-    def __init__(self, round: int) -> None:
-        super().__init__(f"the model overflowed in round {round}")
-        self.round = round
+    OVERFLOW: it ended with a NaN or an infinity in the model. With privacy the model is post-processing of what was released, so that says
+    nothing more. BLANKED: nothing that came to a closed door was finite, and what would follow is noise alone. That says something of data.
+    """
+
+    def __init__(self, round: int, cause: str = OVERFLOW) -> None:
+        super().__init__(f"the model overflowed in round {round}" if cause == OVERFLOW else f"{cause} in round {round}")
+        self.round, self.cause = round, cause
 
 
 def rounds(
@@ -39,6 +44,8 @@ def rounds(
         state.ledger.verify(planned, index + 1 if cohort.private else 0, cohort.door.sums)
         if not math.isfinite(state.server.x.abs().max()):  # also of NaN
             raise Diverged(index + 1)
+        if diagnostics.all_blanked:
+            raise Diverged(index + 1, BLANKED)
         yield index + 1, state, diagnostics
 
 

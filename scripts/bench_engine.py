@@ -187,6 +187,7 @@ def naive(made: Any, round: Any, x: Any) -> Any:
 
     The same draws and noise, in the same number format.
     """
+    import numpy as np
     import torch
     from torch.nn import functional
 
@@ -208,7 +209,7 @@ def naive(made: Any, round: Any, x: Any) -> Any:
             optimiser.zero_grad()
             if at_records:
                 summed = sum(_clipped(network, f, t) for f, t in zip(features.split(1), targets.split(1), strict=True))
-                noised = (summed + torch.from_numpy(stream.draw(len(x))[0]).to(x)) / len(lot)
+                noised = (summed + torch.from_numpy(stream.draw(len(x), np.float32)[0]).to(x)) / len(lot)
                 for p, part in zip(network.parameters(), noised.split([p.numel() for p in network.parameters()]), strict=True):
                     p.grad = part.view(p.shape)
             else:
@@ -217,7 +218,7 @@ def naive(made: Any, round: Any, x: Any) -> Any:
         update = torch.nn.utils.parameters_to_vector(network.parameters()).detach() - x
         total += update if at_records else update * min(1.0, 1.0 / float(update.norm()))
     if not at_records:
-        total += torch.from_numpy(mechanisms.server_gaussian(settings.seed, round.index, len(x), 1.0)).to(x)
+        total += torch.from_numpy(mechanisms.server_gaussian(settings.seed, round.index, len(x), 1.0, np.float32)).to(x)
     return x + total / len(round.cohort)
 
 

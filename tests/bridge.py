@@ -151,10 +151,10 @@ def twin(monkeypatch: pytest.MonkeyPatch, kind: str, dtype: str, *overrides: str
 
 
 def _inject(monkeypatch: pytest.MonkeyPatch, noise: np.ndarray, of_records: np.ndarray, scalars: dict[str, np.ndarray]) -> None:
-    def of_clients(seed: int, round: int, clients: np.ndarray, dimension: int, std: float) -> np.ndarray:
+    def of_clients(seed: int, round: int, clients: np.ndarray, dimension: int, std: float, dtype: object) -> np.ndarray:
         return std * noise[round, clients]
 
-    def of_server(seed: int, round: int, dimension: int, std: float) -> np.ndarray:
+    def of_server(seed: int, round: int, dimension: int, std: float, dtype: object) -> np.ndarray:
         return std * noise[round, -1]
 
     def of_scalars(seed: int, round: int, what: str, std: float) -> float:
@@ -164,7 +164,7 @@ def _inject(monkeypatch: pytest.MonkeyPatch, noise: np.ndarray, of_records: np.n
         def __init__(self, seed: int, round: int, clients: np.ndarray) -> None:
             self.rows, self.step = of_records[round, clients], 0
 
-        def draw(self, dimension: int) -> np.ndarray:
+        def draw(self, dimension: int, dtype: object) -> np.ndarray:
             self.step += 1
             return self.rows[:, self.step - 1]
 

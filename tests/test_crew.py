@@ -49,7 +49,7 @@ def all_of(state: State, diagnostics: Any, crew: Any) -> dict[str, bytes]:
     found |= {"velocity": bits(state.velocity), "memory": bits(state.memory), "earlier": bits(state.earlier)}
     found |= {"taken": ledger.taken.tobytes(), "releases": repr((ledger.rounds, sorted(ledger.sums.items()))).encode()}
     numbers = [state.clip, *dataclasses.astuple(diagnostics)]
-    found["numbers"] = struct.pack(f"{len(numbers)}d", *numbers)
+    found["numbers"] = struct.pack(f"{len(numbers)}d", *(float("nan") if number is None else number for number in numbers))
     for test in (False, True):
         found |= {f"{name} {test}": bits(t) for name, t in crew.losses(state.output, test)._asdict().items()}
     return found

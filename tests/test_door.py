@@ -138,10 +138,10 @@ def correlated(one: np.ndarray, other: np.ndarray) -> bool:
 
 def test_no_two_clients_rounds_or_seeds_share_noise() -> None:
     noise = {
-        (seed, k, i): mechanisms.client_gaussian(seed, k, [i], DIMENSION, 1.0)[0]
+        (seed, k, i): mechanisms.client_gaussian(seed, k, [i], DIMENSION, 1.0, np.float32)[0]
         for seed, k, i in itertools.product((0, 1, 2**40), (0, 1, 2), (0, 1, 2))
     }
-    noise |= {(seed, k, "server"): mechanisms.server_gaussian(seed, k, DIMENSION, 1.0) for seed in (0, 1) for k in (0, 1)}
+    noise |= {(seed, k, "server"): mechanisms.server_gaussian(seed, k, DIMENSION, 1.0, np.float32) for seed in (0, 1) for k in (0, 1)}
     noise["lots"] = rng.generator(0, "lot", 0, 0).standard_normal(DIMENSION, dtype=np.float32)
     for (a, one), (b, other) in itertools.combinations(noise.items(), 2):
         assert not np.isin(one, other).mean() > 0.01, f"{a} and {b} share numbers"  # float32 values coincide now and then
@@ -152,8 +152,8 @@ def test_no_two_clients_rounds_or_seeds_share_noise() -> None:
 
 
 def test_noise_of_a_client_does_not_depend_on_its_company() -> None:
-    together = mechanisms.client_gaussian(0, 3, [4, 9, 2], 10, 1.0)
-    alone = [mechanisms.client_gaussian(0, 3, [i], 10, 1.0)[0] for i in (4, 9, 2)]
+    together = mechanisms.client_gaussian(0, 3, [4, 9, 2], 10, 1.0, np.float32)
+    alone = [mechanisms.client_gaussian(0, 3, [i], 10, 1.0, np.float32)[0] for i in (4, 9, 2)]
     assert np.array_equal(together, np.stack(alone))
 
 
@@ -165,7 +165,7 @@ def test_noise_of_a_client_does_not_depend_on_its_company() -> None:
 @pytest.mark.parametrize("size", [0.0, 1e-40, 1e-30, 1e-3, 0.7, 1.0, 1e18, 1e30])
 def test_every_update_is_bounded(size: float, bound: str, dtype: torch.dtype) -> None:
     direction = torch.from_numpy(np.random.default_rng(1).normal(size=(3, 50))).to(dtype)
-    bounded, norms = getattr(bounding, bound)(direction * size, 0.7)
+    bounded, norms, _ = getattr(bounding, bound)(direction * size, 0.7)
     assert torch.isfinite(bounded).all()
     assert not torch.isnan(norms).any()
     lengths = bounded.double().norm(dim=1)
@@ -179,7 +179,7 @@ def test_large_updates_are_bounded(bound: str) -> None:
     """Of many small numbers, whose squares float32 drops one by one beside those of a few large ones."""
     update = torch.full((1, 2**24), 2.0**-12)
     update[0, :8] = 1
-    bounded, norms = getattr(bounding, bound)(update, 0.7)
+    bounded, norms, _ = getattr(bounding, bound)(update, 0.7)
     assert norms.item() == pytest.approx(3.0, rel=1e-6)
     assert bounded.double().norm().item() == pytest.approx(0.7, rel=1e-6)
 
@@ -192,14 +192,14 @@ def test_normalise_keeps_the_direction(size: float) -> None:
 
 
 def test_normalise_of_nothing_is_the_constant_vector() -> None:
-    bounded, norms = bounding.normalise(torch.zeros(2, 16), 2.0)
+    bounded, norms, _ = bounding.normalise(torch.zeros(2, 16), 2.0)
     torch.testing.assert_close(bounded, torch.full((2, 16), 0.5))
     assert torch.equal(norms, torch.zeros(2))
 
 
 def test_clip_leaves_what_is_short_enough_alone() -> None:
     updates = torch.tensor([[0.3, 0.4], [3.0, 4.0], [1e-30, 0.0]])
-    bounded, norms = bounding.clip(updates, 0.5)
+    bounded, norms, _ = bounding.clip(updates, 0.5)
     torch.testing.assert_close(bounded, torch.tensor([[0.3, 0.4], [0.3, 0.4], [1e-30, 0.0]]))
     torch.testing.assert_close(norms[:2], torch.tensor([0.5, 5.0]))
 

@@ -77,6 +77,8 @@ def test_the_plan_says_what_it_cannot_know(own: Any) -> None:
     declared = own("declared", deals="disjoint")
     assert "not known" not in call("plan", *HALVES, *declared).out
     assert call("plan", "--json", *HALVES, *declared).json["overlapping"] is False
+    several = own("several", deals="overlapping")
+    assert "overlapping: not known before the data are dealt" in call("plan", *HALVES, *several).out  # in how many is not
     renamed = ["partition=overlap", "partition.percent=50", "partition.name=mine"]
     assert call("plan", "--json", *HALVES, *renamed).json["eps"] == pytest.approx(6.677, abs=1e-3)
     assert call("plan", "--json", *HALVES, *renamed).json["overlapping"] is True

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 from scipy import stats
@@ -9,6 +11,8 @@ from scipy import stats
 from dpfl_bench import rng
 from dpfl_bench.privacy import mechanisms
 
+both = pytest.mark.parametrize("dtype", [np.float32, np.float64])
+GOLDEN = "b6e40a3f60f077beba75073fbc8318bf7572f2bea9c30bbeeb70ce3e96ec44be"
 MANY = 1_000_003  # an odd number, of several blocks
 
 
@@ -24,28 +28,31 @@ def fits(numbers: np.ndarray) -> bool:
     return bool(stats.kstest(z, "norm").pvalue > 1e-6 and (moments < 5 * errors).all())
 
 
-def test_they_are_normal() -> None:
-    (row,) = mechanisms.normals(streams(1), MANY)
-    assert row.dtype == np.float32
+@both
+def test_they_are_normal(dtype: mechanisms.Format) -> None:
+    (row,) = mechanisms.normals(streams(1), MANY, dtype)
+    assert row.dtype == dtype
     assert fits(row)
     assert not fits(1.01 * row)  # the controls
     assert not fits(row + 0.01)
     assert not fits(np.clip(row, -2.5, 2.5))
 
 
+@both
 @pytest.mark.parametrize("bound", [2.0, 3.0, 4.0])
-def test_tails(bound: float) -> None:
+def test_tails(bound: float, dtype: mechanisms.Format) -> None:
     """As many beyond as there should be, within 5 standard errors."""
-    row = mechanisms.normals(streams(8), MANY).ravel()
+    row = mechanisms.normals(streams(8), MANY, dtype).ravel()
     expected = len(row) * 2 * stats.norm.sf(bound)
     found = int((np.abs(row) > bound).sum())
     assert abs(found - expected) < 5 * np.sqrt(expected)
     assert abs(int((np.abs(1.1 * row) > bound).sum()) - expected) > 5 * np.sqrt(expected)  # the control
 
 
-def test_the_two_of_a_pair_are_independent() -> None:
+@both
+def test_the_two_of_a_pair_are_independent(dtype: mechanisms.Format) -> None:
     """They share a radius: their sizes would be correlated if it were anything but what makes them normal."""
-    (row,) = mechanisms.normals(streams(1), mechanisms.BLOCK)
+    (row,) = mechanisms.normals(streams(1), mechanisms.BLOCK, dtype)
     one, other = np.split(row.astype(np.float64), 2)
 
     def correlated(a: np.ndarray, b: np.ndarray) -> bool:
@@ -58,15 +65,16 @@ def test_the_two_of_a_pair_are_independent() -> None:
     assert correlated((spread * one) ** 2, (spread * other) ** 2)
 
 
+@both
 @pytest.mark.parametrize("dimension", [1, 2, 3, 30, mechanisms.BLOCK - 1, mechanisms.BLOCK, mechanisms.BLOCK + 1, 3 * mechanisms.BLOCK + 5])
-def test_every_stream_and_place_has_its_own(dimension: int) -> None:
+def test_every_stream_and_place_has_its_own(dimension: int, dtype: mechanisms.Format) -> None:
     """Whoever draws beside it; and the next draw goes on where this one ended."""
     together = streams(5)
-    first, second = mechanisms.normals(together, dimension), mechanisms.normals(together, dimension)
+    first, second = mechanisms.normals(together, dimension, dtype), mechanisms.normals(together, dimension, dtype)
     alone = streams(5)
     for row, again, stream in zip(first, second, alone, strict=True):
-        np.testing.assert_array_equal(mechanisms.normals([stream], dimension)[0], row)
-        np.testing.assert_array_equal(mechanisms.normals([stream], dimension)[0], again)
+        np.testing.assert_array_equal(mechanisms.normals([stream], dimension, dtype)[0], row)
+        np.testing.assert_array_equal(mechanisms.normals([stream], dimension, dtype)[0], again)
     everything = np.concatenate([first.ravel(), second.ravel()])
     assert np.isfinite(everything).all()
     assert len(np.unique(everything)) > 0.98 * everything.size  # float32 values coincide now and then
@@ -89,8 +97,47 @@ class Words:
 def test_from_bits_by_hand(radius: int, angle: int) -> None:
     """r cos a, r sin a in float64, with r^2 = -2 log u: the largest radius is 9.4, the smallest 0."""
     words = Words(radius % 2**64, (angle % 2**32) | (12345 << 32))
-    found = mechanisms.normals([words], 2)[0]  # type: ignore[list-item]
+    found = mechanisms.normals([words], 2, np.float32)[0]  # type: ignore[list-item]
     u = (abs(radius) + 0.5) / 2**63
     r, a = np.sqrt(max(0.0, -2 * np.log(u))), np.pi * angle / 2**31
     np.testing.assert_allclose(found, [r * np.cos(a), r * np.sin(a)], rtol=1e-5, atol=2e-6)
     assert 0 <= np.hypot(*found) < 9.5
+
+
+@pytest.mark.parametrize("radius", [0, 1, -1, 2**40, -(2**62), 2**63 - 1, -(2**63)])
+@pytest.mark.parametrize("angle", [0, 1, -1, 2**30, -(2**62), 2**63 - 1, -(2**63)])
+def test_wide_ones_from_bits_by_hand(radius: int, angle: int) -> None:
+    """All 53 bits of both: to 1e-14, where float32 ends at 1e-7."""
+    words = Words(radius % 2**64, angle % 2**64)
+    found = mechanisms.normals([words], 2, np.float64)[0]  # type: ignore[list-item]
+    r = np.sqrt(max(0.0, -2 * np.log((abs(radius) + 0.5) / 2**63)))
+    a = np.pi * (angle / 2**63)
+    np.testing.assert_allclose(found, [r * np.cos(a), r * np.sin(a)], rtol=0, atol=2e-15 * (1 + r))
+    assert 0 <= np.hypot(*found) < 9.5
+
+
+def test_float32_numbers_are_what_they_were() -> None:
+    """The first of two streams, by the code before the wide ones came: published runs stay as they are."""
+    found = mechanisms.client_gaussian(3, 1, [0, 5], 4, 0.5, np.float32)
+    assert found.dtype == np.float32
+    assert found.tobytes().hex() == GOLDEN
+
+
+def test_wide_noise_is_not_a_float32_number() -> None:
+    """That a float64 sum less the right candidate was one, and less any other was none, told which was right."""
+    for drawn in (
+        mechanisms.client_gaussian(3, 1, [0, 5], 4096, 0.5, np.float64),
+        mechanisms.server_gaussian(3, 1, 4096, 0.5, np.float64),
+        mechanisms.RecordGaussian(3, 1, [0, 5]).draw(4096, np.float64),
+    ):
+        assert (drawn == drawn.astype(np.float32)).mean() < 1e-3
+        assert fits(2 * drawn.ravel()) or fits(drawn.ravel())
+
+
+def test_wide_streams_are_independent() -> None:
+    """Of clients, rounds and seeds: correlations within 5 standard errors; a tenth of another's is more."""
+    named = itertools.product((0, 9), (0, 1), (0, 1))
+    drawn = np.stack([mechanisms.client_gaussian(seed, k, [i], 4096, 1.0, np.float64)[0] for seed, k, i in named])
+    apart = np.corrcoef(drawn) - np.eye(len(drawn))
+    assert np.abs(apart).max() < 5 / np.sqrt(4096)
+    assert np.corrcoef(drawn[0], drawn[1] + 0.1 * drawn[0])[0, 1] > 5 / np.sqrt(4096)  # the control

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
 import pickle
@@ -11,11 +12,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from command import QUICK, call
 from test_vision import believe, load, made_up, real
 
 from dpfl_bench.data import pickled
-from dpfl_bench.data.records import DataError
+from dpfl_bench.data.prepare import prepare
+from dpfl_bench.data.records import DataError, Records
 
 
 class Calls:
@@ -107,6 +110,23 @@ def test_a_downloaded_archive_with_a_payload_runs_nothing(tmp_path: Path, monkey
         load("CIFAR10", tmp_path, download=True)
     assert sorted(path.name for path in folder.iterdir()) == sorted(path.name for path in (tmp_path / "aside").iterdir())
     assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize("archive", [True, False], ids=["torch.save", "pickle"])
+def test_weights_with_a_payload_run_nothing(archive: bool, tmp_path: Path) -> None:
+    file, payload = tmp_path / "weights.pth", {"conv1.weight": Calls(os.system, f"touch {tmp_path / 'ran'}")}
+    if archive:
+        torch.save(payload, file)
+    else:
+        file.write_bytes(pickle.dumps(payload))
+    x = np.zeros((2, 3, 8, 8), np.uint8)
+    images = Records(x, np.zeros(2, np.int64), x[:0], np.zeros(0, np.int64), None, 2, "toy", None)
+    with pytest.raises(DataError, match=r"dataset.weights=.*: cannot read it"):
+        prepare(images, test_fraction=0.0, standardise="none", unit_norm=False, seed=0, transform="resnet18", weights=str(file))
+    assert not (tmp_path / "ran").exists()
+    with contextlib.suppress(Exception):
+        torch.load(file, weights_only=False)  # the negative control
+    assert (tmp_path / "ran").exists()
 
 
 def test_states_cannot_change_what_reads_them(tmp_path: Path) -> None:

@@ -80,6 +80,7 @@ def test_the_default_run_is_fully_accounted_and_the_other_is_marked_everywhere(t
         assert read(said.folder, "result.json")["fully_accounted"] is whole
         ledger = read(said.folder, "privacy.json")
         assert ledger["fully_accounted"] is whole
+        assert any(line.startswith("dataset.standardise=public: ") for line in ledger["assumes"]) is whole
         assert any(line.startswith("dataset.standardise=data: ") for line in ledger["not_accounted"]) is not whole
     assert "NOT FULLY ACCOUNTED: dataset.standardise=data" in call("plan", "dataset.standardise=data").out
     collected = call("collect", "outputs/runs", "--json").out
@@ -165,7 +166,6 @@ REFUSED = [
     ),
     (("dataset.centres=null",), "dataset.centres=null: expected a list like [1,2]"),
     (("dataset.centres=[1,2]",), "dataset.centres, dataset.scales: expected equally long lists, found 2 and 30 numbers"),
-    (("dataset.centres=[1,2]", "dataset.scales=[1,2]"), "dataset.centres: expected one number for each of 30 features, found 2"),
     (("dataset.centres=[1,x]", "dataset.scales=[1,2]"), "dataset.centres: expected finite numbers, found x"),
     (("dataset.centres=[1,inf]", "dataset.scales=[1,2]"), "dataset.centres: expected finite numbers, found inf"),
     (
@@ -184,6 +184,11 @@ def test_numbers_that_are_missing_or_cannot_be(overrides: tuple[str, ...], messa
         settings_of(*overrides)
     assert str(told.value).startswith(message)
     assert "\n" not in str(told.value)
+
+
+def test_as_many_numbers_as_features_are_asked_for() -> None:
+    said = call("run", "dataset.centres=[1,2]", "dataset.scales=[1,2]", *QUICK)
+    assert (said.code, said.err) == (2, "dpfl-bench: dataset.centres: expected one number for each of 30 features, found 2\n")
 
 
 def test_a_loader_without_a_law_is_refused_when_its_records_are_there() -> None:

@@ -59,7 +59,7 @@ class Silence:
     def __init__(self, seed: int, round: int, clients: Sequence[int]) -> None:
         self.clients = len(clients)
 
-    def draw(self, dimension: int) -> np.ndarray:
+    def draw(self, dimension: int, dtype: object) -> np.ndarray:
         return np.zeros((self.clients, dimension))
 
 
@@ -113,8 +113,8 @@ def test_every_local_step_of_every_client_has_its_own_noise() -> None:
     for seed in (0, 1):
         for round in (0, 1):
             stream = mechanisms.RecordGaussian(seed, round, [0, 1, 5])
-            drawn |= {(seed, round, step, i): row for step in range(2) for i, row in enumerate(stream.draw(size))}
-    drawn["messages"] = mechanisms.client_gaussian(0, 0, [0], size, 1.0)[0]
+            drawn |= {(seed, round, step, i): row for step in range(2) for i, row in enumerate(stream.draw(size, np.float32))}
+    drawn["messages"] = mechanisms.client_gaussian(0, 0, [0], size, 1.0, np.float32)[0]
     rows = np.stack(list(drawn.values()))
     assert len(np.unique(rows)) > 0.99 * rows.size  # float32 values coincide now and then
     correlations = np.corrcoef(rows) - np.eye(len(rows))
@@ -126,7 +126,7 @@ def test_every_local_step_of_every_client_has_its_own_noise() -> None:
 def test_a_clients_noise_does_not_depend_on_its_company() -> None:
     together, alone = mechanisms.RecordGaussian(0, 3, [4, 9, 2]), [mechanisms.RecordGaussian(0, 3, [i]) for i in (4, 9, 2)]
     for _ in range(3):
-        assert np.array_equal(together.draw(10), np.stack([stream.draw(10)[0] for stream in alone]))
+        assert np.array_equal(together.draw(10, np.float32), np.stack([stream.draw(10, np.float32)[0] for stream in alone]))
 
 
 def test_an_empty_lot_is_noised_like_any_other() -> None:

@@ -23,8 +23,8 @@ ROUNDING = 1 + 1e-9
 @pytest.fixture
 def _silence(monkeypatch: pytest.MonkeyPatch) -> None:
     """Noise of zeros, through a door that is private all the same."""
-    monkeypatch.setattr(mechanisms, "client_gaussian", lambda seed, round, clients, d, std: np.zeros((len(clients), d)))
-    monkeypatch.setattr(mechanisms, "server_gaussian", lambda seed, round, d, std: np.zeros(d))
+    monkeypatch.setattr(mechanisms, "client_gaussian", lambda seed, round, clients, d, std, dtype: np.zeros((len(clients), d)))
+    monkeypatch.setattr(mechanisms, "server_gaussian", lambda seed, round, d, std, dtype: np.zeros(d))
 
 
 def settings_for(algo: str, bound: str, trust: str, *overrides: str) -> Settings:
@@ -129,7 +129,7 @@ def test_an_empty_poisson_cohort_releases_the_servers_noise() -> None:
     played = prepared(settings, *data())
     nobody = replace(played.schedule.round(0), cohort=np.arange(0))
     state, diagnostics = played.cohort.play(played.start, nobody)
-    noise = mechanisms.server_gaussian(settings.seed, 0, FEATURES, played.job.budget.noise_std)
+    noise = mechanisms.server_gaussian(settings.seed, 0, FEATURES, played.job.budget.noise_std, np.float64)
     np.testing.assert_allclose(state.server.x.numpy(), noise / 2, rtol=1e-6)
     assert (state.ledger.rounds, state.ledger.taken.sum()) == (1, 0)
     assert np.isnan(diagnostics.clipped_fraction)

@@ -21,7 +21,7 @@ import numpy as np
 import pytest
 from served import serving
 
-from dpfl_bench.data import download, vision
+from dpfl_bench.data import download, image_sets, vision
 from dpfl_bench.data.records import DataError, Records
 from dpfl_bench.data.torchvision_import import import_torchvision
 
@@ -52,7 +52,7 @@ def idx(values: np.ndarray) -> bytes:
 
 def made_up(name: str, root: Path) -> tuple[Path, dict[str, np.ndarray]]:
     """Small files of the set in its format under `root`; their folder, and each part's images as (n, c, h, w)."""
-    kind, draw, images = vision.SETS[name], np.random.default_rng(0), {}
+    kind, draw, images = image_sets.SETS[name], np.random.default_rng(0), {}
     folder = root / kind.folder
     folder.mkdir(parents=True)
     for count, files in enumerate((*kind.train, *kind.test), start=3):
@@ -81,7 +81,7 @@ def made_up(name: str, root: Path) -> tuple[Path, dict[str, np.ndarray]]:
 
 def believe(name: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let torchvision's checksums be those of the made-up files; pack CIFAR's archive beside its folder."""
-    kind = vision.SETS[name]
+    kind = image_sets.SETS[name]
     source = getattr(import_torchvision().datasets, kind.source)
     if name.startswith("CIFAR"):
         with tarfile.open(folder.parent / source.filename, "w:gz") as archive:
@@ -122,7 +122,7 @@ def refusal(message: str, *wanted: str) -> pytest.RaisesExc[DataError]:
 def test_checked_files_are_read_exactly_and_upright(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder, images = made_up(name, tmp_path)
     believe(name, folder, monkeypatch)
-    kind, got = vision.SETS[name], load(name, tmp_path)
+    kind, got = image_sets.SETS[name], load(name, tmp_path)
     assert np.array_equal(got.train_x, np.concatenate([images[files[0]] for files in kind.train]))
     assert np.array_equal(got.test_x, images[kind.test[0][0]])
     assert got.train_y.tolist() == [i % kind.classes for files in kind.train for i in range(len(images[files[0]]))]
@@ -141,7 +141,7 @@ def test_checked_files_are_read_exactly_and_upright(name: str, tmp_path: Path, m
 def test_another_checksum_is_refused_even_where_a_download_may_help(name: str, tmp_path: Path, no_network: None) -> None:
     folder, _ = made_up(name, tmp_path)
     before = {file: file.read_bytes() for file in folder.iterdir()}
-    wanted = (*vision.SETS[name].files, f"delete the folder, then {online(name, tmp_path)}", "dataset.verify=false")
+    wanted = (*image_sets.SETS[name].files, f"delete the folder, then {online(name, tmp_path)}", "dataset.verify=false")
     for allowed in (False, True):
         with refusal(f"cannot read {folder} as the whole set .checksum differs", *wanted):
             load(name, tmp_path, download=allowed)
@@ -166,7 +166,7 @@ def test_one_changed_byte_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 @pytest.mark.parametrize("verify", [True, False])
 @pytest.mark.parametrize("name", WHOLE)
 def test_a_missing_folder(name: str, verify: bool, tmp_path: Path, no_network: None) -> None:
-    kind, root = vision.SETS[name], tmp_path / "new"
+    kind, root = image_sets.SETS[name], tmp_path / "new"
     folder = root / kind.folder
     copied = f"or copy the files ({', '.join(kind.files)}) to {folder}"
     remedies = (online(name, root), copied, "dataset.root", "DPFL_DATA_DIR", "dataset.verify=false")
@@ -193,7 +193,7 @@ def test_a_part_is_taken_when_told_and_says_so(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", WHOLE)
 def test_the_test_files_alone_become_the_records(name: str, tmp_path: Path) -> None:
     folder, images = made_up(name, tmp_path)
-    kind = vision.SETS[name]
+    kind = image_sets.SETS[name]
     for files in kind.train:
         (folder / files[-1]).unlink()  # images without labels are no part either
     got = load(name, tmp_path, verify=False)
@@ -210,7 +210,7 @@ def test_the_test_files_alone_become_the_records(name: str, tmp_path: Path) -> N
 @pytest.mark.parametrize("name", WHOLE)
 def test_a_cut_file_is_named(name: str, cut: int, tmp_path: Path) -> None:
     folder, _ = made_up(name, tmp_path)
-    file = folder / vision.SETS[name].train[-1][0]
+    file = folder / image_sets.SETS[name].train[-1][0]
     file.write_bytes(file.read_bytes()[:cut])
     with refusal(rf"cannot read {folder} \({file.name}.*: delete the folder", online(name, tmp_path)):
         load(name, tmp_path, verify=False)
@@ -260,7 +260,7 @@ def test_archives_in_place_are_unpacked_without_network(
     folder, _ = made_up(name, tmp_path)
     believe(name, folder, monkeypatch)
     whole = load(name, tmp_path)
-    kind = vision.SETS[name]
+    kind = image_sets.SETS[name]
     for file in [file for file in kind.files if file != "gzip.zip"]:
         (folder / file).unlink()
     (folder / "other").write_text("the user's")
@@ -290,7 +290,7 @@ def test_dropped_downloads_are_resumed_and_unpacked(name: str, tmp_path: Path, m
     folder, _ = made_up(name, tmp_path / "made")
     believe(name, folder, monkeypatch)
     whole = load(name, tmp_path / "made")
-    kind = vision.SETS[name]
+    kind = image_sets.SETS[name]
     source = getattr(import_torchvision().datasets, kind.source)
     archives = [archive for archive, _, _ in vision._archives(kind, source)]
     with serving({f"/{file.name}": (tmp_path / "made" / file).read_bytes() for file in archives}, monkeypatch) as server:
@@ -459,7 +459,7 @@ def test_whole_cifar10_is_loaded_and_dealt_in_less_than_300_mb(tmp_path: Path, m
     folder.mkdir()
     batch = {"data": draw.integers(0, 256, (10000, 3072), np.uint8), "labels": draw.integers(0, 10, 10000).tolist()}
     (folder / "data_batch_1").write_bytes(as_python_2(batch))
-    for (name,) in vision.SETS["CIFAR10"].train[1:] + vision.SETS["CIFAR10"].test:
+    for (name,) in image_sets.SETS["CIFAR10"].train[1:] + image_sets.SETS["CIFAR10"].test:
         (folder / name).symlink_to(folder / "data_batch_1")
     monkeypatch.setenv("DPFL_DATA_DIR", str(tmp_path))
     peaks = {}

@@ -9,7 +9,7 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
-from dpfl_bench.data import messidor, vision
+from dpfl_bench.data import image_sets, messidor
 from dpfl_bench.data.root import data_root, vocabulary_file
 
 # what LEAF publishes: samples of the whole set, and pixels, characters or tokens of one, which take a byte each at least
@@ -81,8 +81,8 @@ def _none(dataset: Mapping[str, Any]) -> Presence:
     return Presence(None)
 
 
-def _kind(dataset: Mapping[str, Any]) -> vision.ImageSet | None:
-    sets = {title.replace("_", "").lower(): kind for title, kind in vision.SETS.items()}
+def _kind(dataset: Mapping[str, Any]) -> image_sets.ImageSet | None:
+    sets = {title.replace("_", "").lower(): kind for title, kind in image_sets.SETS.items()}
     return sets.get(str(dataset.get("name")).replace("_", "").lower())
 
 

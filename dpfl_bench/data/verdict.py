@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from dpfl_bench.data import libsvm, vision
+from dpfl_bench.data import image_sets, libsvm, vision
 from dpfl_bench.data.download import file_checksum
 from dpfl_bench.data.prepare import prepare
 from dpfl_bench.data.presence import Presence, libsvm_files, loader, presence
@@ -110,19 +110,19 @@ def _parts_of_bad(dataset: Mapping[str, Any]) -> list[dict[str, str]]:
 
 def _vision_verdicts(dataset: Mapping[str, Any], folder: Path) -> dict[str, str]:
     kind = _kind(dataset)
-    archive_missing = bool(kind.split) and not (folder / vision.ZIP).is_file()  # it holds EMNIST's checksums
+    archive_missing = bool(kind.split) and not (folder / image_sets.ZIP).is_file()  # it holds EMNIST's checksums
     try:
         wrong = vision.differing(kind, getattr(import_torchvision().datasets, kind.source), folder)
     except vision.UNREADABLE:
         return {file: UNVERIFIED if (folder / file).is_file() else MISSING for file in kind.files}
-    unread = archive_missing or vision.ZIP in wrong
+    unread = archive_missing or image_sets.ZIP in wrong
     there = {file: MISMATCH if file in wrong else UNVERIFIED if unread else OK for file in kind.files}
     return {file: verdict if (folder / file).is_file() else MISSING for file, verdict in there.items()}
 
 
-def _kind(dataset: Mapping[str, Any]) -> vision.ImageSet:
+def _kind(dataset: Mapping[str, Any]) -> image_sets.ImageSet:
     named = str(dataset["name"]).replace("_", "").lower()
-    return next(kind for title, kind in vision.SETS.items() if title.replace("_", "").lower() == named)
+    return next(kind for title, kind in image_sets.SETS.items() if title.replace("_", "").lower() == named)
 
 
 def _libsvm_verdicts(dataset: Mapping[str, Any]) -> dict[str, str]:

@@ -12,18 +12,18 @@ import tarfile
 import zipfile
 import zlib
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from dpfl_bench.data import pickled
 from dpfl_bench.data.download import alone, fetch, file_checksum, made
+from dpfl_bench.data.image_sets import SETS, ZIP, Files, ImageSet
 from dpfl_bench.data.records import DataError, Records
 from dpfl_bench.data.root import data_root, fetch_command
 from dpfl_bench.data.torchvision_import import import_torchvision
 
 _CHUNK = 1 << 20
-ZIP = "gzip.zip"  # all of EMNIST, and the only file of it whose md5 torchvision has
 # what readers of cut or foreign files raise
 UNREADABLE = (*pickled.UNREADABLE, zipfile.BadZipFile, tarfile.TarError, zlib.error, http.client.HTTPException)
 # torchvision has the md5 of the .gz only; these are of what the .gz with torchvision's md5 hold
@@ -40,57 +40,6 @@ _UNPACKED = {
         "t10k-images-idx3-ubyte": "8181f5470baa50b63fa0f6fddb340f0a",
         "t10k-labels-idx1-ubyte": "15d484375f8d13e6eb1aabb0c3f46965",
     },
-}
-_Files = tuple[str, ...]  # that are read together
-
-
-class ImageSet(NamedTuple):
-    source: str  # torchvision's class
-    folder: str  # of the files, in the data folder
-    train: list[_Files]
-    test: list[_Files]
-    beside: list[str]  # expected too, but not read for records
-    image: tuple[int, int, int]
-    classes: int
-    records: tuple[int, int]  # of the whole set: training, test
-    split: dict[str, str]  # torchvision's argument
-
-    @property
-    def name(self) -> str:
-        """The data set's."""
-        return {"FashionMNIST": "fashion_mnist"}.get(self.source, "_".join([self.source, *self.split.values()]).lower())
-
-    @property
-    def title(self) -> str:
-        return " ".join([self.source, *self.split.values()])
-
-    @property
-    def files(self) -> list[str]:
-        return [file for part in (*self.train, *self.test, self.beside) for file in part]
-
-
-def _idx(source: str, train: str, test: str, classes: int, records: tuple[int, int], split: str = "") -> ImageSet:
-    """A set in MNIST's format."""
-    parts: list[list[_Files]] = [[(f"{part}-images-idx3-ubyte", f"{part}-labels-idx1-ubyte")] for part in (train, test)]
-    beside, chosen = ([ZIP], {"split": split}) if split else ([], {})
-    return ImageSet(source, f"{source}/raw", parts[0], parts[1], beside, (1, 28, 28), classes, records, chosen)
-
-
-def _emnist(split: str, records: tuple[int, int]) -> ImageSet:
-    return _idx("EMNIST", f"emnist-{split}-train", f"emnist-{split}-test", 47, records, split)
-
-
-def _cifar(source: str, folder: str, train: list[str], test: str, meta: str, classes: int) -> ImageSet:
-    return ImageSet(source, folder, [(file,) for file in train], [(test,)], [meta], (3, 32, 32), classes, (50000, 10000), {})
-
-
-SETS = {
-    "MNIST": _idx("MNIST", "train", "t10k", 10, (60000, 10000)),
-    "FashionMNIST": _idx("FashionMNIST", "train", "t10k", 10, (60000, 10000)),
-    "CIFAR10": _cifar("CIFAR10", "cifar-10-batches-py", [f"data_batch_{i}" for i in range(1, 6)], "test_batch", "batches.meta", 10),
-    "CIFAR100": _cifar("CIFAR100", "cifar-100-python", ["train"], "test", "meta", 100),
-    "EMNIST_balanced": _emnist("balanced", (112800, 18800)),
-    "EMNIST_bymerge": _emnist("bymerge", (697932, 116323)),
 }
 
 
@@ -119,7 +68,7 @@ def load(*, name: str, root: str | None, download: bool, verify: bool) -> Record
     return Records(train_x, train_y, test_x, test_y, None, kind.classes, where, sum(kind.records))
 
 
-def _there(kind: ImageSet, folder: Path, files: _Files) -> bool:
+def _there(kind: ImageSet, folder: Path, files: Files) -> bool:
     return all((folder / kind.folder / file).is_file() for file in files)
 
 
@@ -189,7 +138,7 @@ def _crc(path: Path) -> tuple[int, int]:
     return crc, path.stat().st_size
 
 
-def _read(kind: ImageSet, source: Any, folder: Path, parts: list[_Files]) -> tuple[np.ndarray, np.ndarray]:
+def _read(kind: ImageSet, source: Any, folder: Path, parts: list[Files]) -> tuple[np.ndarray, np.ndarray]:
     """Images and labels of these files. Several are copied one after another into one array, so memory holds one file twice."""
     if len(parts) == 1:
         return _checked(kind, source, folder, parts[0])
@@ -208,7 +157,7 @@ def _read(kind: ImageSet, source: Any, folder: Path, parts: list[_Files]) -> tup
     return images, np.concatenate(labels)
 
 
-def _checked(kind: ImageSet, source: Any, folder: Path, files: _Files) -> tuple[np.ndarray, np.ndarray]:
+def _checked(kind: ImageSet, source: Any, folder: Path, files: Files) -> tuple[np.ndarray, np.ndarray]:
     """What torchvision reads from these files, or a DataError that names them."""
     try:
         x, y = _cifar_part(kind, folder, files[0]) if kind.image[0] == 3 else _idx_part(kind, source, folder, files)
@@ -230,7 +179,7 @@ def _cifar_part(kind: ImageSet, folder: Path, file: str) -> tuple[np.ndarray, np
     return images.reshape(-1, *kind.image), np.asarray(labels).astype(np.int64, casting="safe")
 
 
-def _idx_part(kind: ImageSet, source: Any, folder: Path, files: _Files) -> tuple[np.ndarray, np.ndarray]:
+def _idx_part(kind: ImageSet, source: Any, folder: Path, files: Files) -> tuple[np.ndarray, np.ndarray]:
     """Images and labels through torchvision's class: told not to look for the other part, nor for a cache of older versions."""
     one = {"_check_exists": lambda self: True, "_check_legacy_exist": lambda self: False}
     read = type(source.__name__, (source,), one)(str(folder), train=files in kind.train, **kind.split)

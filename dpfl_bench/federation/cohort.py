@@ -13,12 +13,15 @@ from torch import Tensor
 from dpfl_bench.algorithms.base import Algorithm, Sent, Server
 from dpfl_bench.federation import evaluation
 from dpfl_bench.federation.clients import Federation
-from dpfl_bench.federation.doors import GradientDoor, GradientPassage, Passage, SendDoor, Sums
+from dpfl_bench.federation.doors import GradientDoor, GradientPassage, Passage, RecordCounts, SendDoor, Sums
 from dpfl_bench.federation.local import LocalOracle, Optimiser
 from dpfl_bench.federation.schedule import Round, Schedule
+from dpfl_bench.privacy import bounding
 from dpfl_bench.privacy.ledger import Ledger
-from dpfl_bench.problems.problem import Problem, Scored, lengths
+from dpfl_bench.problems.problem import Problem, Scored
 from dpfl_bench.ranges import LEAST_CLIP
+
+NAN = float("nan")
 
 
 @dataclass
@@ -46,6 +49,8 @@ class Diagnostics:
     clipped_fraction: float  # of the updates, or at record level of the records' gradients
     server_step: float  # server_lr times the algorithm's own factor
     clip: float  # C
+    blanked: int | None = None  # updates (record level: records' gradients) that were not finite and counted as zero; None: open doors
+    all_blanked: bool = False  # and there were no others
 
 
 @dataclass
@@ -55,8 +60,7 @@ class Worked:
     clients: np.ndarray
     sums: Sums
     taken: np.ndarray  # releases of each of these clients, as the doors recorded them
-    clipped: Tensor | int  # records' gradients
-    records: int
+    records: RecordCounts
 
 
 Kept = list[tuple[np.ndarray, Tensor]]  # (clients, what each remembers of its message)
@@ -119,15 +123,15 @@ class Cohort:
         )
         if self.door.median and self.door.bound is not None:
             offered = list(offered)  # every update before any is clipped
-            clip = max(LEAST_CLIP, torch.cat([lengths(updates) for _, updates in offered]).quantile(0.5).item())
+            clip = max(LEAST_CLIP, torch.cat([bounding.measured(updates).norms for _, updates in offered]).quantile(0.5).item())
         passage = Passage(self.door, round, clip, torch.zeros_like(server.x))
         kept = []
         for chunk, updates in offered:
             own = passage.send(updates, chunk)
             if self.algorithm.remembers:
                 kept.append((chunk, own))
-        clipped, records = sum(p.clipped for p in passages), sum(p.records for p in passages)
-        return Worked(clients, passage.sums, ledger.taken[clients], clipped, records), kept
+        records = sum((passage.counts for passage in passages), RecordCounts())
+        return Worked(clients, passage.sums, ledger.taken[clients], records), kept
 
     def remember(self, server: Server, memory: Tensor, kept: Kept, sent: Sent, round: Round) -> None:
         """In place: the clients' memories may be most of the memory there is."""
@@ -140,12 +144,11 @@ class Cohort:
         """One round. The state given is not changed, except that the clients' memories and the ledger are updated in place."""
         crew = crew or Alone(self)
         passage, ledger = Passage(self.door, round, state.clip, torch.zeros_like(state.server.x)), state.ledger
-        clipped: Tensor | int = 0
-        records = 0
+        records = RecordCounts()
         for worked in crew.work(state, round):
             passage.add(worked.sums)
             ledger.taken[worked.clients] += worked.taken
-            clipped, records = clipped + worked.clipped, records + worked.records
+            records = records + worked.records
         sent = passage.sent(ledger)
         if self.private:
             ledger.end_round()
@@ -154,7 +157,7 @@ class Cohort:
         server, velocity = self._server_step(state, sent, round)
         earlier = torch.cat([state.earlier, state.server.x[None]])[-(self.average_last - 1) :] if self.average_last > 1 else state.earlier
         fresh = State(server, velocity, state.memory, ledger, passage.next_clip(), earlier)
-        return fresh, self._diagnose(passage, sent, clipped, records)
+        return fresh, self._diagnose(passage, sent, records)
 
     def _offered(
         self, server: Server, memory: Tensor | None, round: Round, clients: np.ndarray, passages: list[GradientPassage], ledger: Ledger
@@ -178,21 +181,23 @@ class Cohort:
         if velocity is not None or self.optimiser.server_lr != 1:
             direction = proposed.x - state.server.x
             if velocity is not None:
-                velocity = direction = self.optimiser.server_momentum * velocity + direction
+                velocity = direction = self.optimiser.server_momentum * self.optimiser.server_momentum_decay * velocity + direction
             proposed = proposed._replace(x=state.server.x + self.optimiser.server_lr * direction)
         return proposed, velocity
 
-    def _diagnose(self, passage: Passage, sent: Sent, clipped: Tensor | int, records: int) -> Diagnostics:
+    def _diagnose(self, passage: Passage, sent: Sent, records: RecordCounts) -> Diagnostics:
         step = getattr(self.algorithm, "step", None)
         factor = self.optimiser.server_lr * (float(step(sent)) if step is not None else 1.0)
+        closed = self.records is not None or self.door.bound is not None
+        blanked, units = (records.blanked, records.all) if self.records is not None else (passage.blanked, passage.clients)
+        counted = blanked if closed else None, 0 < units == blanked
         if not passage.norms:
-            return Diagnostics(float("nan"), float("nan"), factor, passage.clip)
-        every = torch.cat(passage.norms)
+            return Diagnostics(NAN, NAN, factor, passage.clip, *counted)
+        norm = torch.cat(passage.norms).mean().item()
         if self.records is not None:
-            share = float(clipped) / max(1, records)
-            return Diagnostics(every.mean().item(), share, factor, self.records.clip or float("nan"))
-        share = (every > passage.clip).double().mean().item() if self.door.bound else 0.0
-        return Diagnostics(every.mean().item(), share, factor, passage.clip if self.door.bound else float("nan"))
+            return Diagnostics(norm, float(records.clipped) / max(1, units), factor, self.records.clip or NAN, *counted)
+        share = (torch.cat(passage.norms) > passage.clip).double().mean().item() if self.door.bound else 0.0
+        return Diagnostics(norm, share, factor, passage.clip if self.door.bound else NAN, *counted)
 
 
 def most_groups(dimension: int) -> int:

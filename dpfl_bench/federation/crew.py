@@ -52,7 +52,8 @@ class Workers:
         self._cohort = cohort
         self._server = [_shared(t) for t in state.server]
         self._point = _shared(state.server.x)  # what is evaluated, or the round's mean
-        self._totals = _shared_like(state.server.x, (most_groups(cohort.problem.dimension), len(state.server.x)))
+        messages = state.server.x.new_empty(0, dtype=cohort.door.format(state.server.x))
+        self._totals = _shared_like(messages, (most_groups(cohort.problem.dimension), len(state.server.x)))
         state.memory = None if state.memory is None else _shared(state.memory)
         context: Any = multiprocessing.get_context("fork")
         self._next = context.Value("q", 0)

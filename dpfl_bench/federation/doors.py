@@ -2,6 +2,9 @@
 
 At client level gradients pass freely, and what a client sends is bounded, noised and recorded (`SendDoor`). At record level each local
 gradient is (`GradientDoor`), and what is sent passes as post-processing of it. `eps=inf` opens both.
+
+What comes to a closed door and is not finite counts as zero ("blanked"), before anything is summed: else one client's or one record's
+data would decide whether the model overflows, and so how the run ends, which no eps covers.
 """
 
 from __future__ import annotations
@@ -16,13 +19,13 @@ from torch import Tensor
 from dpfl_bench import device
 from dpfl_bench.algorithms.base import Sent
 from dpfl_bench.federation.schedule import Round
-from dpfl_bench.privacy import bounding, mechanisms
+from dpfl_bench.privacy import bounding, lattice, mechanisms
 from dpfl_bench.privacy.ledger import Ledger
 from dpfl_bench.privacy.privunit import PrivUnit
 from dpfl_bench.problems.problem import Batch, Problem, lengths
-from dpfl_bench.ranges import LEAST_CLIP
+from dpfl_bench.ranges import LARGEST_CLIP, LEAST_CLIP
 
-NEGLIGIBLE = 1e-25  # of a gradient, all of which is then left out: times a weight it would be too small to be rounded as others are
+FORMATS: dict[torch.dtype, mechanisms.Format] = {torch.float32: np.float32, torch.float64: np.float64}  # noise is as wide as its sum
 
 
 @dataclass(frozen=True)
@@ -34,7 +37,7 @@ class Quantile:
     std: float  # of the noise on a cohort's sum of (1[norm <= C] - 1/2), or on each client's term under local trust
 
     def next(self, clip: float, share: float) -> float:
-        return float(clip * np.exp(-self.lr * (share - self.target)))
+        return min(max(LEAST_CLIP, float(clip * np.exp(-self.lr * (share - self.target)))), LARGEST_CLIP)
 
 
 @dataclass(frozen=True)
@@ -54,6 +57,7 @@ class SendDoor:
     quantile: Quantile | None = None
     privunit: PrivUnit | None = None  # for C = 1, in place of Gaussian noise
     norms: float | None = None  # uses_norms: noise on the sum of squared norms / C^2; 0: none is needed; None: not asked for
+    discrete: bool = False  # what is released lies on a grid (`lattice.py`)
 
     @property
     def private(self) -> bool:
@@ -64,6 +68,10 @@ class SendDoor:
         """What goes out with the messages, at a cost of its own."""
         named = {"norms": bool(self.norms), "bits": self.quantile is not None}
         return [name for name, there in named.items() if there and self.private]
+
+    def format(self, like: Tensor) -> torch.dtype:
+        """Of sums of messages: whole multiples of a grid's spacing need all bits."""
+        return device.wide(like.device) if self.discrete else like.dtype
 
 
 @dataclass
@@ -76,6 +84,7 @@ class Sums:
     naive: Tensor | float = 0.0  # of |message|^2
     below: Tensor | float = 0.0  # of (1[norm <= C] - 1/2)
     clients: int = 0
+    blanked: int = 0  # updates that were not finite and count as zero
     norms: list[Tensor] = field(default_factory=list)  # before bounding
 
 
@@ -84,8 +93,8 @@ class Passage(Sums):
 
     def __init__(self, door: SendDoor, round: Round, clip: float, total: Tensor):
         """total: zeros."""
-        super().__init__(clip, total)
-        self.door, self.round = door, round
+        super().__init__(clip, total.to(door.format(total)))
+        self.door, self.round, self.dtype = door, round, total.dtype
 
     def send(self, updates: Tensor, clients: np.ndarray) -> Tensor:
         """updates: (c, d) -> what each client remembers of its message: (c, d)."""
@@ -93,10 +102,12 @@ class Passage(Sums):
         if door.bound is None:
             self._count(updates, updates, lengths(updates).to(updates))
             return updates
-        bounded, norms = getattr(bounding, door.bound)(updates, self.clip)
+        found: bounding.Bounded = getattr(bounding, door.bound)(updates, self.clip)
+        bounded = lattice.towards_zero(found.rows, lattice.spacing(self._std)) if door.discrete else found.rows
         messages = self._noised(bounded, clients)
-        self._count(bounded, messages, norms)
-        return messages if door.memory == "own_message" else bounded
+        self._count(bounded, messages, found.norms)
+        self.blanked += found.blanked
+        return (messages if door.memory == "own_message" else bounded).to(updates)
 
     @property
     def sums(self) -> Sums:
@@ -109,6 +120,7 @@ class Passage(Sums):
         self.total = self.total + part.total
         self.squares, self.naive, self.below = self.squares + part.squares, self.naive + part.naive, self.below + part.below
         self.clients += part.clients
+        self.blanked += part.blanked
         self.norms += part.norms
 
     def sent(self, ledger: Ledger) -> Sent:
@@ -117,15 +129,18 @@ class Passage(Sums):
         total, squares = self.total, self.squares
         if door.private:
             if door.trust == "central":
-                noise = mechanisms.server_gaussian(door.seed, round.index, len(total), door.noise * self.clip)
-                total = total + torch.from_numpy(noise).to(total)
+                noise = mechanisms.server_gaussian(door.seed, round.index, len(total), self._std, FORMATS[total.dtype])
+                total = total + self._on_grid(noise).to(total)
             squares = squares + self._square_noise(len(total))
             ledger.record(round.cohort)
             for name in door.sums:
                 ledger.record_sum(name)
         wide = device.wide(total.device)
-        scalars = [torch.as_tensor(value / round.divisor, dtype=wide, device=total.device).to(total) for value in (squares, self.naive)]
-        return Sent(total / round.divisor, total.new_empty(0, len(total)), *scalars)
+        scalars = [
+            torch.as_tensor(value / round.divisor, dtype=wide, device=total.device).to(self.dtype) for value in (squares, self.naive)
+        ]
+        mean = (total / round.divisor).to(self.dtype)
+        return Sent(mean, mean.new_empty(0, len(mean)), *scalars)
 
     def next_clip(self) -> float:
         """C of the next round."""
@@ -133,7 +148,7 @@ class Passage(Sums):
         if door.quantile is None or door.bound is None:
             return self.clip
         std = door.quantile.std * (self.clients**0.5 if door.trust == "local" else 1.0)
-        noise = mechanisms.server_scalar(door.seed, self.round.index, "bit-noise", std) if door.private else 0.0
+        noise = self._scalar("bit-noise", std) if door.private else 0.0
         return door.quantile.next(self.clip, (float(self.below) + noise) / self.round.divisor + 0.5)
 
     def _noised(self, bounded: Tensor, clients: np.ndarray) -> Tensor:
@@ -144,9 +159,21 @@ class Passage(Sums):
             return torch.from_numpy(randomised * self.clip).to(bounded)
         if door.trust == "central" or door.noise == 0:
             return bounded
-        share = 1.0 if door.trust == "local" else len(self.round.cohort) ** -0.5
-        noise = mechanisms.client_gaussian(door.seed, self.round.index, clients, bounded.shape[1], door.noise * self.clip * share)
-        return bounded + torch.from_numpy(noise).to(bounded)
+        noise = mechanisms.client_gaussian(door.seed, self.round.index, clients, bounded.shape[1], self._std, FORMATS[bounded.dtype])
+        return bounded + self._on_grid(noise).to(bounded)
+
+    @property
+    def _std(self) -> float:
+        """Of one draw: a client's noise or its share of it, or the server's."""
+        return self.door.noise * self.clip * (len(self.round.cohort) ** -0.5 if self.door.trust == "secagg" else 1.0)
+
+    def _on_grid(self, noise: np.ndarray) -> Tensor:
+        return torch.from_numpy(lattice.nearest(noise, lattice.spacing(self._std)) if self.door.discrete else noise)
+
+    def _scalar(self, what: str, std: float) -> float:
+        """Noise on a number beside the sum; where that lies on a grid of halves or finer, so does the noise."""
+        drawn = mechanisms.server_scalar(self.door.seed, self.round.index, what, std)
+        return float(lattice.nearest(np.array(drawn), min(0.5, lattice.spacing(std)))) if self.door.discrete else drawn
 
     def _count(self, bounded: Tensor, messages: Tensor, norms: Tensor) -> None:
         door = self.door
@@ -163,8 +190,7 @@ class Passage(Sums):
             estimates = door.privunit.square_norms(messages.double().cpu().numpy() / self.clip)
             self.squares = self.squares + float(estimates.sum()) * self.clip**2
         else:
-            seen = messages if door.trust == "local" else bounded
-            self.squares = self.squares + _square(seen)
+            self.squares = self.squares + (_square(messages) if door.trust == "local" else self._squares_to_release(bounded))
 
     def _square_noise(self, dimension: int) -> float:
         """Eq. (6): less the noise's own square norm under local trust. Eq. (7): noise on a sum of what the server cannot see."""
@@ -173,12 +199,34 @@ class Passage(Sums):
             return 0.0
         if door.trust == "local":
             return -self.clients * dimension * (door.noise * self.clip) ** 2
-        return mechanisms.server_scalar(door.seed, self.round.index, "norm-noise", door.norms * self.clip**2)
+        return self._scalar("norm-noise", self._squares_std)
+
+    @property
+    def _squares_std(self) -> float:
+        return (self.door.norms or 0.0) * self.clip**2
+
+    def _squares_to_release(self, bounded: Tensor) -> Tensor:
+        """Each client's apart where they have to lie on the grid of the noise on their sum."""
+        if not (self.door.discrete and self.door.norms):
+            return _square(bounded)
+        return lattice.towards_zero(bounded.square().sum(1), min(0.5, lattice.spacing(self._squares_std))).sum()
 
 
 def _square(rows: Tensor) -> Tensor:
     """Summed in the widest format: what is left of it once the noise's share is subtracted may be small."""
     return rows.to(device.wide(rows.device)).square().sum()
+
+
+@dataclass(frozen=True)
+class RecordCounts:
+    """Records' gradients at the door."""
+
+    clipped: Tensor | int = 0
+    blanked: int = 0  # not finite, or with a norm that is not: they count as zero
+    all: int = 0
+
+    def __add__(self, other: RecordCounts) -> RecordCounts:
+        return RecordCounts(self.clipped + other.clipped, self.blanked + other.blanked, self.all + other.all)
 
 
 @dataclass(frozen=True)
@@ -207,7 +255,12 @@ class GradientPassage:
     stream: mechanisms.RecordGaussian
     ledger: Ledger
     clipped: Tensor | int = 0
+    blanked: int = 0
     records: int = 0
+
+    @property
+    def counts(self) -> RecordCounts:
+        return RecordCounts(self.clipped, self.blanked, self.records)
 
     def gradient(self, problem: Problem, y: Tensor, batch: Batch) -> Tensor:
         """(c, d) -> (c, d): clipped, noised, divided by the lots' (expected) sizes; the ridge term, which is no secret, comes on top."""
@@ -216,20 +269,23 @@ class GradientPassage:
         def factors(norms: Tensor, weights: Tensor) -> Tensor:
             nonlocal bound
             bound = medians(norms, weights) if self.door.clip is None else self.door.clip
+            scales = bounding.scales(norms, bound)
             self.clipped = self.clipped + (norms > bound).sum()
-            scales = bound / norms.clamp(min=bound)
-            return scales.where(scales > NEGLIGIBLE, 0)  # nor is what has no length
+            if not scales.min() > 0:
+                self.blanked += int((~norms.isfinite()).sum())
+            return scales
 
         gradient, _ = problem.clipped_gradient(y, batch, factors)
         self.records += sum(batch.sizes)
         if self.door.noise == 0:
             return gradient
         self.ledger.record(self.clients)
-        noise = torch.from_numpy(self.stream.draw(y.shape[1])).to(gradient)
+        noise = torch.from_numpy(self.stream.draw(y.shape[1], FORMATS[y.dtype])).to(gradient)
         return gradient.addcmul_(noise, (self.door.noise * bound * self.weights.unsqueeze(1)).to(gradient))
 
 
 def medians(norms: Tensor, weights: Tensor) -> Tensor:
     """C of each client, of what its lot's records would send: (c, b) -> (c, 1)."""
+    norms = norms.where(norms.isfinite(), 0)
     found = [row[real].quantile(0.5) for row, real in zip(norms, weights > 0, strict=True)]
     return torch.stack(found).clamp(min=LEAST_CLIP).unsqueeze(1)

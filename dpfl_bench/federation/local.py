@@ -22,6 +22,7 @@ class Optimiser:
     weight_decay: float = 0.0
     server_lr: float = 1.0
     server_momentum: float = 0.0
+    server_momentum_decay: float = 1.0  # by which old steps shrink beyond that: lr_decay, where they are to follow the learning rate
 
 
 class LocalOracle:

@@ -2,29 +2,75 @@
 
 After either, one client moves the sum by at most C (add_remove_one, as zero-out) or 2C (replace_one), up to the rounding of each entry.
 So norms are summed in the widest format: in float32 that of a hundred million numbers comes out 1 % too small, or 40 % if they are chosen.
+
+An update with a NaN or an infinity in it has no length. It counts as zero, so that no client's data decide how a run ends.
 """
 
 from __future__ import annotations
 
+import math
+from typing import NamedTuple
+
+import torch
 from torch import Tensor
 
 from dpfl_bench.problems.problem import lengths
 
+NEGLIGIBLE = 1e-25  # a smaller scale becomes 0: times a weight, or as one of float32's last numbers, it would be rounded by half and more
 
-def clip(updates: Tensor, bound: float) -> tuple[Tensor, Tensor]:
-    """min(1, C / ||u||) u for each row u. updates: (c, d); also returns the norms before, (c,)."""
+
+class Bounded(NamedTuple):
+    rows: Tensor  # (c, d)
+    norms: Tensor  # (c,): before; 0 where the row is not finite
+    blanked: int  # rows that are not finite, and count as zero
+
+
+def scales(norms: Tensor, bound: float | Tensor) -> Tensor:
+    """min(1, C / norm), and 0 where that is negligible or the norm is not finite. The one guard of both doors."""
+    found = bound / norms.clamp(min=bound)  # 1 where norm <= C, without dividing by zero
+    return found.where(found > NEGLIGIBLE, 0)
+
+
+def measured(updates: Tensor) -> Bounded:
+    """Norms in the widest format; rows that are not finite become zeros."""
     norms = lengths(updates)
-    factors = bound / norms.clamp(min=bound)  # 1 where ||u|| <= C, without dividing by zero
-    return updates * factors.to(updates).unsqueeze(1), norms.to(updates)
+    if math.isfinite(norms.sum()):
+        return Bounded(updates, norms, 0)
+    finite = updates.isfinite().all(1)
+    rows = updates.where(finite.unsqueeze(1), 0)
+    scaled, largest = _by_largest(rows)  # the squares of finite numbers overflow too
+    long = (largest.squeeze(1).to(norms) * lengths(scaled)).clamp(max=torch.finfo(norms.dtype).max)
+    return Bounded(rows, norms.where(norms.isfinite(), long), len(rows) - int(finite.sum()))
 
 
-def normalise(updates: Tensor, bound: float) -> tuple[Tensor, Tensor]:
-    """C u / ||u|| for each row u; a zero row, where the paper's norm(0) is undefined, becomes C (1, ..., 1) / sqrt(d).
+def clip(updates: Tensor, bound: float) -> Bounded:
+    """min(1, C / ||u||) u for each row u. updates: (c, d)."""
+    norms = lengths(updates)
+    factors = scales(norms, bound)
+    if factors.min() > 0:
+        return Bounded(updates * factors.to(updates).unsqueeze(1), norms.to(updates), 0)
+    rows, norms, blanked = measured(updates)
+    factors = scales(norms, bound)
+    scaled, _ = _by_largest(rows)
+    short = scaled * (bound / lengths(scaled).clamp(min=1)).to(rows).unsqueeze(1)  # 1: of a row of zeros
+    rows = (rows * factors.to(rows).unsqueeze(1)).where(factors.unsqueeze(1) > 0, short)
+    return Bounded(rows, _in_format(norms, rows), blanked)
 
-    updates: (c, d); also returns the norms before, (c,).
-    """
-    norms = lengths(updates).to(updates)
-    zero = (updates == 0).all(dim=1, keepdim=True)  # not norms == 0: the norm of a tiny update underflows
-    # dividing by the largest entry first keeps ||u|| from underflowing for tiny updates
-    scaled = (updates / updates.abs().amax(dim=1, keepdim=True)).where(~zero, updates.new_ones(()))
-    return scaled * (bound / lengths(scaled)).to(updates).unsqueeze(1), norms
+
+def normalise(updates: Tensor, bound: float) -> Bounded:
+    """C u / ||u|| for each row u; a zero row, where the paper's norm(0) is undefined, becomes C (1, ..., 1) / sqrt(d). updates: (c, d)."""
+    rows, norms, blanked = measured(updates)
+    zero = (rows == 0).all(dim=1, keepdim=True)  # not norms == 0: the norm of a tiny update underflows
+    scaled = _by_largest(rows)[0].where(~zero, rows.new_ones(()))
+    return Bounded(scaled * (bound / lengths(scaled)).to(rows).unsqueeze(1), _in_format(norms, rows), blanked)
+
+
+def _by_largest(rows: Tensor) -> tuple[Tensor, Tensor]:
+    """Rows divided by their largest entry, whose norms neither under- nor overflow, and these entries, (c, 1)."""
+    largest = rows.abs().amax(dim=1, keepdim=True)
+    return rows / largest.where(largest > 0, 1), largest
+
+
+def _in_format(norms: Tensor, like: Tensor) -> Tensor:
+    """A finite norm stays finite."""
+    return norms.clamp(max=torch.finfo(like.dtype).max).to(like)

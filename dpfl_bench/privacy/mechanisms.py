@@ -1,5 +1,8 @@
 """The noise that makes a release private. Each client draws from its own stream, so no two clients, rounds or seeds share noise.
 
+Noise is drawn in the format of what it is added to (`dtype`): a float64 sum less the right update would else be a float32 number, and no
+other candidate's would. What a format's last bits still tell is `lattice.py`'s matter.
+
 Simulation noise: Philox is statistically sound but not cryptographic; a deployment needs a secure generator.
 """
 
@@ -13,18 +16,19 @@ import numpy as np
 from dpfl_bench import rng
 
 BLOCK = 2**16  # numbers of one stream that are drawn at once; which they are depends on it
+Format = type[np.float32] | type[np.float64]
 AT_ONCE = 3 * 2**14  # of several streams: each has eight times as much in the making, and a core's cache is needed for what comes next
 
 
-def client_gaussian(seed: int, round: int, clients: Iterable[int], dimension: int, std: float) -> np.ndarray:
-    """N(0, std^2 I) for each client: (c, dimension), float32."""
-    return normals([rng.generator(seed, "noise", round, int(i)) for i in clients], dimension) * np.float32(std)
+def client_gaussian(seed: int, round: int, clients: Iterable[int], dimension: int, std: float, dtype: Format) -> np.ndarray:
+    """N(0, std^2 I) for each client: (c, dimension)."""
+    return normals([rng.generator(seed, "noise", round, int(i)) for i in clients], dimension, dtype) * dtype(std)
 
 
-def server_gaussian(seed: int, round: int, dimension: int, std: float) -> np.ndarray:
-    """N(0, std^2 I) drawn once at a trusted server: (dimension,), float32."""
-    drawn: np.ndarray = normals([rng.generator(seed, "server-noise", round)], dimension)[0]
-    return drawn * np.float32(std)
+def server_gaussian(seed: int, round: int, dimension: int, std: float, dtype: Format) -> np.ndarray:
+    """N(0, std^2 I) drawn once at a trusted server: (dimension,)."""
+    drawn: np.ndarray = normals([rng.generator(seed, "server-noise", round)], dimension, dtype)[0]
+    return drawn * dtype(std)
 
 
 def privunit_streams(seed: int, round: int, clients: Iterable[int]) -> list[np.random.Generator]:
@@ -43,22 +47,22 @@ class RecordGaussian:
     def __init__(self, seed: int, round: int, clients: Iterable[int]) -> None:
         self._streams = [rng.generator(seed, "gradient-noise", round, int(i)) for i in clients]
 
-    def draw(self, dimension: int) -> np.ndarray:
-        """(c, dimension), float32: the next local step's."""
-        return normals(self._streams, dimension)
+    def draw(self, dimension: int, dtype: Format) -> np.ndarray:
+        """(c, dimension): the next local step's."""
+        return normals(self._streams, dimension, dtype)
 
 
-def normals(streams: Sequence[np.random.Generator], dimension: int) -> np.ndarray:
-    """N(0, I) from each stream: (c, dimension), float32. By Box and Muller's method, whose functions numpy computes many at a time: a
+def normals(streams: Sequence[np.random.Generator], dimension: int, dtype: Format) -> np.ndarray:
+    """N(0, I) from each stream: (c, dimension). By Box and Muller's method, whose functions numpy computes many at a time: in float32 a
 
     third of the time that its own normal numbers take.
     """
-    drawn = np.empty((len(streams), dimension), np.float32)
+    drawn, draw = np.empty((len(streams), dimension), dtype), _draw if dtype is np.float32 else _draw_wide
     for column in range(0, dimension, BLOCK):
         block = drawn[:, column : column + BLOCK]
         rows = max(1, AT_ONCE // block.shape[1])
         for row in range(0, len(streams), rows):
-            _draw(streams[row : row + rows], block[row : row + rows])
+            draw(streams[row : row + rows], block[row : row + rows])
     return drawn
 
 
@@ -75,6 +79,23 @@ def _draw(streams: Sequence[np.random.Generator], out: np.ndarray) -> None:
     radius *= np.float32(-2)
     np.sqrt(radius, out=radius)
     angle *= np.float32(math.pi * 2.0**-31)
+    np.multiply(radius, np.cos(angle), out=out[:, :pairs])
+    np.sin(angle, out=angle)
+    np.multiply(radius[:, :left], angle[:, :left], out=out[:, pairs:])
+
+
+def _draw_wide(streams: Sequence[np.random.Generator], out: np.ndarray) -> None:
+    """The same in float64, whose 53 bits both the radius and the angle have, each of a word of its own."""
+    pairs, left = (out.shape[1] + 1) // 2, out.shape[1] // 2
+    bits = np.stack([stream.bit_generator.random_raw(2 * pairs) for stream in streams]).view(np.int64)
+    radius = np.abs(bits[:, :pairs].astype(np.float64))  # of the smallest word too, whose size is no int64
+    radius += 0.5
+    radius *= 2.0**-63  # uniform in (0, 1]
+    np.log(radius, out=radius)
+    radius *= -2
+    np.sqrt(radius, out=radius)
+    angle = bits[:, pairs:].astype(np.float64)
+    angle *= math.pi * 2.0**-63
     np.multiply(radius, np.cos(angle), out=out[:, :pairs])
     np.sin(angle, out=angle)
     np.multiply(radius[:, :left], angle[:, :left], out=out[:, pairs:])

@@ -5,7 +5,8 @@ the update. Unit: client, one whole update; replace_one: any two updates of norm
 k releases of the same client add up to k eps.
 
 Deviations from the print: the cap is drawn with probability p, not gamma (a misprint: the estimate would be biased), k = ceil(e^(eps2/3)),
-not e^ceil(eps2/3) (as in the source and in the proof of Lemma D.4), and an update of 0, which has no direction, is given a uniform one.
+not e^ceil(eps2/3) (as in the source and in the proof of Lemma D.4), and an update of 0, which has no direction, is given a uniform one,
+as is one that is not finite and counts as 0.
 
 For simulation: neither Philox nor float64 is fit for a deployment.
 """
@@ -168,7 +169,10 @@ class PrivUnit:
         return self.eps0 + math.log1p(-self.cap) - math.log(self.cap) + self.eps2
 
     def randomise(self, updates: np.ndarray, rngs: Sequence[np.random.Generator]) -> np.ndarray:
-        """updates: (c, d), norms above clip are clamped; rngs: one per client -> messages, (c, d), float64. Not finite becomes NaN."""
+        """updates: (c, d), norms above clip are clamped; rngs: one per client -> messages, (c, d), float64.
+
+        An update with a NaN or an infinity in it counts as 0.
+        """
         messages = np.array(updates, dtype=np.float64, order="C")
         if messages.shape != (len(rngs), self.dimension):
             raise ValueError(f"updates of shape {messages.shape}: expected {(len(rngs), self.dimension)}, a row for each generator")
@@ -247,13 +251,14 @@ def _norm(row: np.ndarray) -> float:
 
 
 def _normalise(row: np.ndarray) -> float:
-    """Divide (d,) by its norm, in place, and return the norm; dividing by the largest entry first, nothing over- or underflows."""
+    """Divide (d,) by its norm, in place, and return the norm; dividing by the largest entry first, nothing over- or underflows.
+
+    What is not finite becomes 0.
+    """
     largest = float(np.abs(row).max())
-    if largest == 0:
+    if largest == 0 or not math.isfinite(largest):
+        row[:] = 0
         return 0.0
-    if not math.isfinite(largest):
-        row[:] = math.nan
-        return math.nan
     row /= largest
     norm = _norm(row)
     row /= norm

@@ -44,7 +44,7 @@ class Piece(Protocol):
     norms: Tensor  # (n,)
 
     def add(self, scales: Tensor, out: Tensor) -> None:
-        """out += sum_r scales_r gradient_r. (n,), (d,)."""
+        """out += sum_r scales_r gradient_r over the records with a finite norm. (n,), (d,)."""
         ...
 
 
@@ -52,7 +52,9 @@ class Rows:
     """As they are: (n, d)."""
 
     def __init__(self, gradients: Tensor):
-        self.gradients, self.norms = gradients, lengths(gradients)
+        self.norms = lengths(gradients)
+        measured = math.isfinite(self.norms.sum())
+        self.gradients = gradients if measured else gradients.where(self.norms.isfinite().unsqueeze(1), 0)
 
     def add(self, scales: Tensor, out: Tensor) -> None:
         out.addmv_(self.gradients.t(), scales)
@@ -77,13 +79,14 @@ class Loop:
         norms = torch.zeros_like(batch.weights)
         for client, records, piece in held or self._pieces(y, batch):
             norms[client, records] = piece.norms.to(norms)
-        scales = batch.weights * factors(norms, batch.weights)
+        scales = (batch.weights * factors(norms, batch.weights)).where(norms.isfinite(), 0)
         total = torch.zeros_like(y, memory_format=torch.contiguous_format)  # y may be one row for all
         for client, records, piece in held or self._pieces(y, batch):
             scale = scales[client, records]
             if held is None:  # a second computation may differ (Dropout, some GPU operations): no longer than measured
                 measured = norms[client, records].clamp(min=torch.finfo(norms.dtype).tiny)
-                scale = scale / (piece.norms.to(norms) / measured).clamp(min=1)
+                longer = (piece.norms.to(norms) / measured).clamp(min=1)
+                scale = (scale / longer).where(longer.isfinite(), 0)
             piece.add(scale, total[client])
         return total, norms
 

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from dpfl_bench.problems.problem import Batch, Factors, Scored, lengths
+from dpfl_bench.problems.problem import LONGEST, Batch, Factors, Scored, lengths
 from dpfl_bench.problems.products import bmm
 
 
@@ -48,7 +48,13 @@ class LinearProblem:
         inputs = (lengths(rows).square() + float(self.bias)).sqrt()
         real = batch.weights > 0
         norms = (lengths(residuals.transpose(1, 2)) * inputs).to(y).where(real, 0)
+        if inputs.max() > LONGEST[y.dtype]:
+            norms = norms.where(inputs <= LONGEST[y.dtype], math.nan)
         scales = (batch.weights * factors(norms, batch.weights)).where(real, 0)
+        if not math.isfinite(norms.sum()):
+            left_out = ~norms.isfinite()
+            residuals.masked_fill_(left_out.unsqueeze(1), 0)
+            rows, scales = rows.masked_fill(left_out.unsqueeze(2), 0), scales.masked_fill(left_out, 0)
         residuals.mul_(scales.unsqueeze(1))
         return self._sum(y, rows, residuals if batch.rectangular else _without_padding(residuals, batch)), norms
 

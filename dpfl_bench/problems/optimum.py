@@ -6,7 +6,9 @@ Objective: sum_r weight_r loss_r(x) + decay/2 |x|^2, with weights 1 / (clients *
 from __future__ import annotations
 
 import itertools
+import math
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -25,27 +27,35 @@ class Optimum:
 
 
 def solve(problem: LinearProblem, features: Tensor, targets: Tensor, weights: Tensor, decay: float) -> Optimum | None:
-    """None where there is no unique finite optimum (logistic without decay) or it would cost too much to find."""
+    """None where there is no unique finite optimum (logistic without decay), it would cost too much to find, or numbers end before it."""
     work = (len(features) + problem.dimension) * problem.dimension**2
     if (problem.classes and decay == 0) or work > LARGEST_WORK:
         return None
     rows, weights = features.flatten(1).double(), weights.double()
     if problem.bias:
         rows = torch.cat([rows, rows.new_ones(len(rows), 1)], dim=1)
-    x = _least_squares(rows, targets.double(), weights, decay) if problem.classes == 0 else _newton(problem, rows, targets, weights, decay)
+    try:
+        least_squares = problem.classes == 0
+        x = (_least_squares if least_squares else partial(_newton, problem))(rows, targets, weights, decay)
+    except RuntimeError:  # torch's LinAlgError: extreme records, a Hessian that cannot be inverted
+        return None
     losses = _losses(problem, x, rows, targets)
-    value = (weights * losses).sum() + decay / 2 * x.square().sum()
-    return Optimum(_flat(problem, x), value.item())
+    value = ((weights * losses).sum() + decay / 2 * x.square().sum()).item()
+    return Optimum(_flat(problem, x), value) if math.isfinite(value) and x.isfinite().all() else None
 
 
 def smoothness(problem: LinearProblem, features: Tensor, offsets: list[int], decay: float) -> float:
-    """The largest L over all clients: curvature * largest eigenvalue of X_i'X_i / n_i + decay."""
+    """The largest L over all clients: curvature * largest eigenvalue of X_i'X_i / n_i + decay. Infinite where it cannot be computed."""
     largest = 0.0
     for start, end in itertools.pairwise(offsets):
         rows = features[start:end].flatten(1).double()
         if problem.bias:
             rows = torch.cat([rows, rows.new_ones(len(rows), 1)], dim=1)
-        largest = max(largest, torch.linalg.matrix_norm(rows, 2).item() ** 2 / len(rows))
+        try:
+            norm = torch.linalg.matrix_norm(rows, 2).item()
+        except RuntimeError:  # its SVD did not converge
+            norm = math.inf
+        largest = max(largest, norm * norm / len(rows)) if math.isfinite(norm) else math.inf
     return theory.curvature(problem.classes) * largest + decay
 
 

@@ -15,6 +15,9 @@ from torch import Tensor
 from dpfl_bench import device
 
 PIECE = 2**20  # numbers of a row, at a time
+# What comes into a layer, at most: times more, the gradient by what goes out has scales that make it one of the format's last numbers,
+# which round by half and more. A record of which more comes in is not measured
+LONGEST = {torch.float32: 3e15, torch.float64: 1e150}
 Factors = Callable[[Tensor, Tensor], Tensor]  # (norms, weights) -> what each record's gradient is scaled by: (c, b) all three
 
 
@@ -76,7 +79,7 @@ class Problem(Protocol):
         factors(norms, weights) -> (c, b) turns the norms of the records' gradients (without l2) into what each is scaled by, e.g.
         min(1, C / norm). It is called once, with whole lots; padded rows have norm 0 there and count nothing. l2 y_i depends on no
         record: it is added once, unclipped. What a record adds, over its weight, is at most factor_r norm_r long up to rounding,
-        1e-6 of it in float32.
+        1e-6 of it in float32. A record whose norm is not finite adds nothing at all, not 0 times a NaN.
         """
         ...
 
@@ -97,6 +100,11 @@ def lengths(rows: Tensor) -> Tensor:
     for start in range(0, rows.shape[-1], PIECE):  # a piece at a time is copied into that format
         squares += lengths(rows[..., start : start + PIECE]).square()
     return squares.sqrt()
+
+
+def beyond(inputs: Tensor, dtype: torch.dtype) -> Tensor:
+    """0, and NaN where the inputs are infinite or longer than LONGEST in this format. inputs: numbers or lengths, of any shape."""
+    return inputs.to(dtype) * (torch.finfo(dtype).max / LONGEST[dtype]) * 0
 
 
 def in_dtype(features: Tensor, dtype: torch.dtype) -> Tensor:

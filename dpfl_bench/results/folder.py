@@ -27,6 +27,7 @@ METRICS = [
     *("seed", "round", "steps", "eps", "train_loss", "test_loss", "test_metric", "test_error"),
     *("update_norm", "clipped_fraction", "server_step", "clip", "client_test_metric"),
     *("suboptimality", "distance", "psi", "psi_bound"),  # where the exact optimum is known
+    "blanked",  # what came to a closed door in that round, was not finite, and counted as zero
 ]
 MEASURES = ("test_error", "test_loss", "train_loss")  # of those, what a point may be best by
 TIMING = ["seed", "round", "seconds"]

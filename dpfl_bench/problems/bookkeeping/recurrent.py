@@ -40,7 +40,7 @@ def _one_layer(tap: Tap, room: Room, layer: nn.LSTM, number: int, x: Tensor, h: 
 
     def gradients(x: Tensor, g: Tensor) -> Gradients:
         with torch.no_grad():
-            states = torch.stack(hidden[:-1], 1)
+            states = torch.stack(hidden[:-1], 1).nan_to_num_(0.0)  # of records that are left out
         for name, inputs in zip(names, (x, states), strict=False):
             yield name, over_positions(Positions(g, inputs.__getitem__, inputs.shape[2]), room)
         found = formed(g.sum(1))

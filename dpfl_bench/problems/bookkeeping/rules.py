@@ -22,14 +22,15 @@ from torch.nn.modules.instancenorm import _InstanceNorm
 
 from dpfl_bench.problems.bookkeeping.convolutions import convolution
 from dpfl_bench.problems.bookkeeping.sums import Found, Gradients, Positions, Room, add_product, formed, lengths_of, norms, over_positions
-from dpfl_bench.problems.problem import lengths
+from dpfl_bench.problems.problem import beyond, lengths
 
 
 def linear(room: Room, layer: nn.Linear, x: Tensor, g: Tensor) -> Gradients:
     """x: (n, *positions, k), g: (n, *positions, o)."""
     if x.dim() == 2:
         bias, length = formed(g), norms(g)
-        weight = Found([length * met for met in lengths_of(x)], lambda scales, total: add_product(g, x, scales[:, None], total))
+        products = [length * met + beyond(met, x.dtype) for met in lengths_of(x)]
+        weight = Found(products, lambda scales, total: add_product(g, x, scales[:, None], total))
     else:
         x, g = (t.reshape(len(t), -1, t.shape[-1]) for t in (x, g))
         bias = formed(g.sum(1))

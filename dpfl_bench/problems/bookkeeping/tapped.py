@@ -8,6 +8,8 @@ gradient there, of any length.
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor, nn
 
@@ -43,9 +45,16 @@ class Tapped:
         trace = Trace(layers, features.shape[0])
         if trace.n:
             trace.run(module, losses, features, targets, tried)
-        self._found = [trace.found.get(place) for place in layers.names]  # of each parameter that is used
+        self.norms = self._measure(trace, features)
+        if not math.isfinite(self.norms.sum()):
+            norms, left_out = self.norms, ~self.norms.isfinite()
+            trace.leave_out(left_out)
+            self.norms = self._measure(trace, features).where(~left_out, norms)
+
+    def _measure(self, trace: Trace, features: Tensor) -> Tensor:
+        self._found = [trace.found.get(place) for place in self._layers.names]  # of each parameter that is used
         found = [length for found in self._found if found for length in found.lengths]
-        self.norms = lengths(torch.cat(found, 1) if found else torch.zeros(trace.n, 1, device=features.device))
+        return lengths(torch.cat(found, 1) if found else torch.zeros(trace.n, 1, device=features.device))
 
     def weighted(self, scales: Tensor, out: Tensor) -> None:
         """out = sum_r scales_r gradient_r. scales: (n,), out: (d,), in the order of the module's parameters."""
@@ -53,7 +62,7 @@ class Tapped:
         self.add(scales, out)
 
     def add(self, scales: Tensor, out: Tensor) -> None:
-        """The same, added to `out`: for a lot in several pieces."""
+        """The same, added to `out`: for a lot in several pieces. Records whose norm is not finite add nothing."""
         scales = scales.to(out)
         for found, total in zip(self._found, out.split_with_sizes(self._layers.sizes), strict=True):
             if found:

@@ -28,6 +28,7 @@ class Trace:
         self.called: set[nn.Module] = set()
         self.taps: list[Tap] = []
         self.places: list[Any] = []  # of whose outputs' gradients g, edges of autograd's graph
+        self.gradients: tuple[Tensor | None, ...] = ()  # of the taps
         self.backward = False
 
     def run(self, module: nn.Module, losses: Losses, features: Tensor, targets: Tensor, tried: bool) -> None:
@@ -49,9 +50,24 @@ class Trace:
                 layer.__dict__["_parameters"] = own.parameters
             for parameter in hidden:
                 parameter.requires_grad_(False)
-        for (layer, x, version, found), g in zip(self.taps, gradients, strict=False):
+        for _, x, version, _ in self.taps:
             if x._version != version:
                 raise Untappable("what came into a layer was overwritten")
+        self.gradients = gradients
+        self._apply_rules(self.taps)
+
+    def leave_out(self, records: Tensor) -> None:
+        """Apply the rules again, with zeros for what came into and out of these records: 0 times infinity is no 0. records: (n,), bool."""
+        self.room.numbers = KEPT_NUMBERS
+
+        def silenced(t: Tensor) -> Tensor:
+            return t.masked_fill(records.view(-1, *(1,) * (t.dim() - 1)), 0)
+
+        self.gradients = tuple(None if g is None else silenced(g) for g in self.gradients)
+        self._apply_rules([(layer, silenced(x), version, found) for layer, x, version, found in self.taps])
+
+    def _apply_rules(self, taps: list[Tap]) -> None:
+        for (layer, x, _, found), g in zip(taps, self.gradients, strict=False):
             if g is not None:
                 for name, what in found(x, g):
                     self.found[layer, name] = what
