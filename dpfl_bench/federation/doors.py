@@ -271,7 +271,7 @@ class GradientPassage:
             bound = medians(norms, weights) if self.door.clip is None else self.door.clip
             scales = bounding.scales(norms, bound)
             self.clipped = self.clipped + (norms > bound).sum()
-            if not scales.min() > 0:
+            if not scales.min().item() > 0:
                 self.blanked += int((~norms.isfinite()).sum())
             return scales
 
