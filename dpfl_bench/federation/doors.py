@@ -288,4 +288,4 @@ def medians(norms: Tensor, weights: Tensor) -> Tensor:
     """C of each client, of what its lot's records would send: (c, b) -> (c, 1)."""
     norms = norms.where(norms.isfinite(), 0)
     found = [row[real].quantile(0.5) for row, real in zip(norms, weights > 0, strict=True)]
-    return torch.stack(found).clamp(min=LEAST_CLIP).unsqueeze(1)
+    return torch.stack(found).clamp(LEAST_CLIP, LARGEST_CLIP).unsqueeze(1)
