@@ -149,7 +149,7 @@ def guess(released: Tensor, guesses: tuple[Tensor, Tensor]) -> int | None:
 
 
 def test_a_release_of_float64_tells_no_world_by_its_last_bits() -> None:
-    """By noise of 24 bits it did, 40 times of 40; now neither kind does."""
+    """By noise of 24 bits it did every time; now neither kind does."""
     worlds = candidates()
     for noise in ("gaussian", "discrete"):
         for seed in range(20):

@@ -19,7 +19,7 @@ from dpfl_bench.federation.schedule import Round, Schedule
 from dpfl_bench.privacy import bounding
 from dpfl_bench.privacy.ledger import Ledger
 from dpfl_bench.problems.problem import Problem, Scored
-from dpfl_bench.ranges import LEAST_CLIP
+from dpfl_bench.ranges import LARGEST_CLIP, LEAST_CLIP
 
 NAN = float("nan")
 
@@ -123,7 +123,8 @@ class Cohort:
         )
         if self.door.median and self.door.bound is not None:
             offered = list(offered)  # every update before any is clipped
-            clip = max(LEAST_CLIP, torch.cat([bounding.measured(updates).norms for _, updates in offered]).quantile(0.5).item())
+            norms = torch.cat([bounding.measured(updates).norms for _, updates in offered])
+            clip = norms.quantile(0.5).clamp(LEAST_CLIP, LARGEST_CLIP).item()
         passage = Passage(self.door, round, clip, torch.zeros_like(server.x))
         kept = []
         for chunk, updates in offered:
@@ -193,10 +194,11 @@ class Cohort:
         counted = blanked if closed else None, 0 < units == blanked
         if not passage.norms:
             return Diagnostics(NAN, NAN, factor, passage.clip, *counted)
-        norm = torch.cat(passage.norms).mean().item()
+        every = torch.cat(passage.norms)
+        norm = every.mean().item()
         if self.records is not None:
             return Diagnostics(norm, float(records.clipped) / max(1, units), factor, self.records.clip or NAN, *counted)
-        share = (torch.cat(passage.norms) > passage.clip).double().mean().item() if self.door.bound else 0.0
+        share = (every > passage.clip).double().mean().item() if self.door.bound else 0.0
         return Diagnostics(norm, share, factor, passage.clip if self.door.bound else NAN, *counted)
 
 

@@ -271,7 +271,7 @@ class GradientPassage:
             bound = medians(norms, weights) if self.door.clip is None else self.door.clip
             scales = bounding.scales(norms, bound)
             self.clipped = self.clipped + (norms > bound).sum()
-            if not scales.min() > 0:
+            if not scales.min().item() > 0:
                 self.blanked += int((~norms.isfinite()).sum())
             return scales
 
@@ -288,4 +288,4 @@ def medians(norms: Tensor, weights: Tensor) -> Tensor:
     """C of each client, of what its lot's records would send: (c, b) -> (c, 1)."""
     norms = norms.where(norms.isfinite(), 0)
     found = [row[real].quantile(0.5) for row, real in zip(norms, weights > 0, strict=True)]
-    return torch.stack(found).clamp(min=LEAST_CLIP).unsqueeze(1)
+    return torch.stack(found).clamp(LEAST_CLIP, LARGEST_CLIP).unsqueeze(1)

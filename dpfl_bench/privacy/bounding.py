@@ -34,7 +34,7 @@ def scales(norms: Tensor, bound: float | Tensor) -> Tensor:
 def measured(updates: Tensor) -> Bounded:
     """Norms in the widest format; rows that are not finite become zeros."""
     norms = lengths(updates)
-    if math.isfinite(norms.sum()):
+    if math.isfinite(norms.sum().item()):
         return Bounded(updates, norms, 0)
     finite = updates.isfinite().all(1)
     rows = updates.where(finite.unsqueeze(1), 0)
@@ -47,7 +47,7 @@ def clip(updates: Tensor, bound: float) -> Bounded:
     """min(1, C / ||u||) u for each row u. updates: (c, d)."""
     norms = lengths(updates)
     factors = scales(norms, bound)
-    if factors.min() > 0:
+    if factors.min().item() > 0:
         return Bounded(updates * factors.to(updates).unsqueeze(1), norms.to(updates), 0)
     rows, norms, blanked = measured(updates)
     factors = scales(norms, bound)

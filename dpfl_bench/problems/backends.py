@@ -53,7 +53,7 @@ class Rows:
 
     def __init__(self, gradients: Tensor):
         self.norms = lengths(gradients)
-        measured = math.isfinite(self.norms.sum())
+        measured = math.isfinite(self.norms.sum().item())
         self.gradients = gradients if measured else gradients.where(self.norms.isfinite().unsqueeze(1), 0)
 
     def add(self, scales: Tensor, out: Tensor) -> None:
@@ -79,7 +79,10 @@ class Loop:
         norms = torch.zeros_like(batch.weights)
         for client, records, piece in held or self._pieces(y, batch):
             norms[client, records] = piece.norms.to(norms)
-        scales = (batch.weights * factors(norms, batch.weights)).where(norms.isfinite(), 0)
+        found = factors(norms, batch.weights)
+        scales = batch.weights * found
+        if not found.min().item() > 0:
+            scales = scales.where(norms.isfinite(), 0)
         total = torch.zeros_like(y, memory_format=torch.contiguous_format)  # y may be one row for all
         for client, records, piece in held or self._pieces(y, batch):
             scale = scales[client, records]

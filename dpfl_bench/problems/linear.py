@@ -47,11 +47,13 @@ class LinearProblem:
         residuals = self._residuals(self._outputs(y, rows), batch.targets)
         inputs = (lengths(rows).square() + float(self.bias)).sqrt()
         real = batch.weights > 0
-        norms = (lengths(residuals.transpose(1, 2)) * inputs).to(y).where(real, 0)
-        if inputs.max() > LONGEST[y.dtype]:
+        norms = (lengths(residuals.transpose(1, 2)) * inputs).to(y)
+        if inputs.max().item() > LONGEST[y.dtype]:
             norms = norms.where(inputs <= LONGEST[y.dtype], math.nan)
-        scales = (batch.weights * factors(norms, batch.weights)).where(real, 0)
-        if not math.isfinite(norms.sum()):
+        norms = norms.where(real, 0)
+        found = factors(norms, batch.weights)
+        scales = (batch.weights * found).where(real, 0)
+        if not found.min().item() > 0:
             left_out = ~norms.isfinite()
             residuals.masked_fill_(left_out.unsqueeze(1), 0)
             rows, scales = rows.masked_fill(left_out.unsqueeze(2), 0), scales.masked_fill(left_out, 0)

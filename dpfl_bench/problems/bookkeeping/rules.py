@@ -22,14 +22,17 @@ from torch.nn.modules.instancenorm import _InstanceNorm
 
 from dpfl_bench.problems.bookkeeping.convolutions import convolution
 from dpfl_bench.problems.bookkeeping.sums import Found, Gradients, Positions, Room, add_product, formed, lengths_of, norms, over_positions
-from dpfl_bench.problems.problem import beyond, lengths
+from dpfl_bench.problems.problem import LONGEST, beyond, lengths
 
 
 def linear(room: Room, layer: nn.Linear, x: Tensor, g: Tensor) -> Gradients:
     """x: (n, *positions, k), g: (n, *positions, o)."""
     if x.dim() == 2:
         bias, length = formed(g), norms(g)
-        products = [length * met + beyond(met, x.dtype) for met in lengths_of(x)]
+        parts = lengths_of(x)
+        products = [length * met for met in parts]
+        if any([met.abs().max().item() > LONGEST[x.dtype] for met in parts]):
+            products = [product + beyond(met, x.dtype) for product, met in zip(products, parts, strict=True)]
         weight = Found(products, lambda scales, total: add_product(g, x, scales[:, None], total))
     else:
         x, g = (t.reshape(len(t), -1, t.shape[-1]) for t in (x, g))

@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 from dpfl_bench import device
-from dpfl_bench.problems.problem import beyond, lengths
+from dpfl_bench.problems.problem import LONGEST, beyond, lengths
 from dpfl_bench.problems.products import bmm
 
 WORKING_NUMBERS = 2**19  # of a temporary tensor: what a core's caches hold
@@ -136,7 +136,8 @@ def _gram_lengths(g: Tensor, a: Tensor) -> Sequence[Tensor]:
 
 def rounding(g: Tensor, a: Tensor, dtype: torch.dtype) -> Tensor:
     """What a sum over positions in this format errs by: of |g| and |a| of each position, (n, p) -> (n, 1). NaN where a is `beyond`."""
-    return g.shape[1] * torch.finfo(dtype).eps * (g * a).sum(1, keepdim=True) + beyond(a.amax(1, keepdim=True), dtype)
+    found: Tensor = g.shape[1] * torch.finfo(dtype).eps * (g * a).sum(1, keepdim=True)
+    return found + beyond(a.amax(1, keepdim=True), dtype) if a.max().item() > LONGEST[dtype] else found
 
 
 def _add_products(positions: Positions, scales: Tensor, total: Tensor) -> None:

@@ -46,7 +46,7 @@ class Tapped:
         if trace.n:
             trace.run(module, losses, features, targets, tried)
         self.norms = self._measure(trace, features)
-        if not math.isfinite(self.norms.sum()):
+        if not math.isfinite(self.norms.sum().item()):
             norms, left_out = self.norms, ~self.norms.isfinite()
             trace.leave_out(left_out)
             self.norms = self._measure(trace, features).where(~left_out, norms)
