@@ -24,19 +24,21 @@ from dpfl_bench.federation.doors import GradientDoor, Quantile, SendDoor
 from dpfl_bench.federation.local import Optimiser
 from dpfl_bench.federation.partition import by_owner, digest
 from dpfl_bench.federation.sampling import LotRule
+from dpfl_bench.holders import Holders
 from dpfl_bench.privatise import BITS_SENSITIVITY, Budget
 from dpfl_bench.problems import optimum, tasks
 from dpfl_bench.problems.linear import LinearProblem
 from dpfl_bench.problems.module import ModuleProblem, check_module
 from dpfl_bench.problems.problem import Problem
 from dpfl_bench.settings import ConfigError, Settings
-from dpfl_bench.targets import target, uses_norms
+from dpfl_bench.targets import check_call, target, uses_norms
 
-DESCRIBING = {"_target_", "name", "private", "coins", "needs"}  # keys that describe a choice and are no parameters of it
+DESCRIBING = {"_target_", "name", "private", "coins", "needs", "deals"}  # keys that describe a choice and are no parameters of it
 
 
 def call(node: Mapping[str, Any], group: str, **given: Any) -> Any:
     """Call what `_target_` names with those of the node's keys (and of `given`) that it has parameters for."""
+    check_call(node, group)
     function = target(node)
     wanted = inspect.signature(function).parameters
     offered = {**{k: v for k, v in node.items() if k in wanted}, **given}
@@ -82,6 +84,13 @@ def problem(settings: Settings, shape: list[int], classes: int) -> Problem:
     return ModuleProblem(make, classes, task=_task(settings), backend=engine.backend(settings, made, device.choose(settings.device)))
 
 
+def check_parameters(settings: Settings, made: Problem) -> None:
+    """The noise may have been chosen by what a file of one's own says."""
+    said = settings.model.get("parameters")
+    if said not in (None, made.dimension):
+        raise ConfigError(f"model.parameters={said}: the model has {made.dimension}; correct the YAML file")
+
+
 def _closed_form(settings: Settings, made: Any) -> Problem:
     """A model that computes its gradients itself."""
     if settings.engine.backend not in ("auto", "closed_form"):
@@ -112,6 +121,7 @@ class Data:
     federation: Federation
     records: Records
     parts: list[np.ndarray]
+    holders: Holders
     dealt: str = ""  # the partition's digest, where `records` have been put in its order
 
     @property
@@ -150,7 +160,9 @@ def data(settings: Settings) -> Data:
     else:
         records = _prepared(dataset, raw)
         parts = _parts(settings, records)
-    smallest = min(len(part) for part in parts)
+    _check_declared(dataset, records)
+    holders = _holders(settings, parts, len(records.train_y))
+    smallest = holders.smallest or 0
     if smallest == 0:
         raise ConfigError(f"partition={partition['name']}: a client of {settings.clients} has no records; use fewer clients")
     if settings.batch_size is not None and settings.batch_size > smallest:
@@ -159,12 +171,22 @@ def data(settings: Settings) -> Data:
     where, numbers = device.choose(settings.device), device.dtype(settings.dtype)
     dealt = digest(parts)
     records, parts = arranged(records, parts)
-    return Data(Federation(records, parts, lots, where, numbers), records, parts, dealt)
+    return Data(Federation(records, parts, lots, where, numbers), records, parts, holders, dealt)
+
+
+def _check_declared(dataset: Mapping[str, Any], records: Records) -> None:
+    """The noise may have been chosen by what the file says, and what it says counts as public."""
+    for key, found in (("shape", list(records.train_x.shape[1:])), ("classes", records.classes)):
+        if dataset[key] is not None and dataset[key] != found:
+            raise ConfigError(
+                f"dataset.{key}={dataset[key]}: the records of {records.source} have {found}; correct the YAML file, or replace the data"
+            )
 
 
 def _prepared(dataset: Mapping[str, Any], raw: Records) -> Records:
     names = ("test_fraction", "standardise", "unit_norm", "seed")
-    optional = {"transform": str | None, "dimensions": int | None, "weights": str | None, "augment": bool | None}
+    published = {"centres": list | None, "scales": list | None, "limit": float | None}
+    optional = {**published, "transform": str | None, "dimensions": int | None, "weights": str | None, "augment": bool | None}
     given = {n: checked(f"dataset.{n}", dataset.get(n), kind) for n, kind in optional.items()}
     return prepare(raw, **{n: dataset[n] for n in names}, **given)
 
@@ -179,6 +201,23 @@ def _parts(settings: Settings, records: Records) -> list[np.ndarray]:
         raise
     except ValueError as error:
         raise ConfigError(str(error)) from None
+
+
+def _holders(settings: Settings, parts: list[np.ndarray], records: int) -> Holders:
+    """Who holds what was dealt. Refuses parts that are none, and a partition that does not do what it declares."""
+    name = settings.partition["name"]
+    if len(parts) != settings.clients:
+        raise ConfigError(f"partition={name}: expected {settings.clients} clients (clients=), it dealt records to {len(parts)}")
+    try:
+        holders = Holders.of(parts, records)
+    except ValueError as error:
+        raise ConfigError(f"partition={name}: {error}") from None
+    if holders.most > 1 and settings.overlapping is False:
+        raise ConfigError(
+            f"partition={name}: it declares that no record sits in two clients, and one sits in {holders.most}; "
+            "say deals: overlapping in its YAML file, or correct it"
+        )
+    return holders
 
 
 def cohort(settings: Settings, budget: Budget, made: Problem, loaded: Data, seed: int) -> Cohort:

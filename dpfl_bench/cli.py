@@ -7,7 +7,7 @@ import os
 import shlex
 import sys
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from typing import Any
 
 from dpfl_bench.imports import preload
@@ -34,10 +34,12 @@ usage: dpfl-bench VERB [key=value ...] [group=choice ...]
   data      list: what is on this machine     dpfl-bench data list [--json]
             fetch, verify: files, checksums   dpfl-bench data fetch mnist [dataset.root=DIR]
             show: who gets what, a picture    dpfl-bench data show dataset=mnist partition=dirichlet clients=20 [--to FILE.png]
+                                              calls what a YAML file of your own names only with --own-code
   list      algorithms, data sets, models, partitions, privacy models   [--json]
   version
 
 -cd DIR adds a folder with your own algo/, dataset/, model/ ... YAML files; -cn NAME takes another primary config.
+A `_target_` in such a file is code: run, data fetch and data verify call it; plan imports an algorithm's module and calls nothing.
 JSON goes to stdout, everything else to stderr. The last line that `run` prints is the run folder.
 A sweep that is run again leaves alone what is done, resumes what was cut off and tries again what failed.
 Exit codes: 0 done, 1 failed, diverged or another process works on it (data verify: a subset, or unverified), 2 bad settings or data,
@@ -251,19 +253,21 @@ def _data_show(arguments: list[str]) -> int:
 
     parser = compose.parser("dpfl-bench data show")
     parser.add_argument("--to", default=None, help="the picture (default: OUTPUTS/data/DATASET_PARTITION.png)")
+    parser.add_argument("--own-code", action="store_true", help="call the loader or partition that a YAML file of your own names")
     parser.add_argument("--json", action="store_true", help="for machines")
     flags = parser.parse_intermixed_args(arguments)
     if flags.help:
         sys.stdout.write(HELP)
         return 0
     chosen = settings(compose.composed(flags.overrides, flags.config_dir, flags.config_name), used=("dataset", "partition"))
-    from dpfl_bench import build
+    from dpfl_bench import build, targets
     from dpfl_bench.data import dealt
     from dpfl_bench.results import plots
 
     names = {"dataset": chosen.dataset["name"], "partition": chosen.partition["name"]}
-    picture, table = dealt.targets(flags.to, chosen.outputs, plots.stem("_".join(names.values())))
-    loaded = build.data(chosen)
+    picture, table = dealt.targets(flags.to, chosen.outputs, "_".join(names.values()))
+    with nullcontext() if flags.own_code else targets.only_ours("data show calls no code of your own unless you say --own-code"):
+        loaded = build.data(chosen)
     ways = {key: value for key, value in chosen.partition.items() if key not in build.DESCRIBING}
     said = {**names, "ways": ways, "hash": loaded.partition_hash, "picture": str(picture), "table": str(table)}
     shown = dealt.summary(loaded.records, loaded.parts, said)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import types
 import typing
 from collections.abc import Collection, Mapping
@@ -15,6 +16,9 @@ from dpfl_bench.compose import GROUPS, Composed
 from dpfl_bench.results import trackers
 from dpfl_bench.settings import ConfigError, Settings, equal_share
 
+# what a user's own file has to choose from, too
+CHOICES: dict[str, Any] = {"dataset.standardise": Literal["public", "data", "none"], "dataset.vocabulary_from": Literal["public", "data"]}
+NAME = re.compile(r"\w[\w.+-]{0,99}")  # of a choice: it becomes part of file names
 ONLY_FOR_COMPOSING = ("default_local_steps", "default_total_steps", "local_epochs", "total_epochs")
 
 
@@ -28,6 +32,7 @@ def settings(composed: Composed, used: Collection[str] = fits.GROUPS) -> Setting
     _check_names("", config, [*(f.name for f in fields(Settings)), *ONLY_FOR_COMPOSING])
     for group in GROUPS[:-1]:
         config[group] = _as_reference(group, config[group], composed.reference[group])
+    _check_choices(config)
     config["dataset"] = _as_the_model_sees(_without_stale(config["dataset"], composed.reference["dataset"]))
     _fill_suggested(config)
     trackers.check(config["trackers"])
@@ -65,6 +70,15 @@ def _check_keys(config: Mapping[str, Any], reference: Mapping[str, Any], prefix:
             _check_keys(value, reference[key], f"{path}.")
 
 
+def _check_choices(config: Mapping[str, Any]) -> None:
+    """What the five groups' choices are called."""
+    for group in GROUPS:
+        name = config[group].get("name") if isinstance(config[group], Mapping) else None
+        if not (isinstance(name, str) and NAME.fullmatch(name)):
+            told = " ".join(str(name).split())
+            raise ConfigError(f"{group}.name={told}: expected letters, digits, _ - . and +, the first a letter, a digit or _")
+
+
 def _check_names(prefix: str, given: Mapping[str, Any], names: Collection[str]) -> None:
     """Neither a key too many nor one too few (by `~key`, or in a user's own primary config)."""
     for name in names:
@@ -81,7 +95,8 @@ def _as_reference(path: str, value: Any, reference: Any) -> Any:
         if not isinstance(value, Mapping):
             raise ConfigError(f"{path}={value}: expected the name of a file in conf/{path}/ or the keys of one")
         return {key: _as_reference(f"{path}.{key}", value[key], reference[key]) for key in value}
-    return value if reference is None else checked(path, value, type(reference))
+    kind = CHOICES.get(path, Any if reference is None else type(reference))
+    return checked(path, value, kind)
 
 
 def checked(path: str, value: Any, kind: Any) -> Any:
@@ -117,7 +132,8 @@ _WORDS = {bool: "true or false", int: "a whole number", float: "a number", str: 
 
 def _without_stale(dataset: dict[str, Any], reference: Mapping[str, Any]) -> dict[str, Any]:
     """What a data set's file says of its prepared records holds for the file's own preparation only; unknown under another."""
-    preparing = ("test_fraction", "split", "standardise", "unit_norm", "seed", "transform", "dimensions", "weights")
+    scaling = ("standardise", "centres", "scales", "limit", "unit_norm")
+    preparing = ("test_fraction", "split", *scaling, "seed", "transform", "dimensions", "weights")
     if all(dataset.get(key) == reference.get(key) for key in preparing):
         return dataset
     split_alike = all(dataset.get(key) == reference.get(key) for key in ("test_fraction", "split"))

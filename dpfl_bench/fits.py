@@ -6,29 +6,30 @@ here; the functions that deal the records and build the model still refuse what 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Mapping
 from functools import lru_cache
 from typing import Any
 
 from dpfl_bench import ranges
-from dpfl_bench.data.records import check_tokens
+from dpfl_bench.data import published
+from dpfl_bench.data.records import Scaling, check_tokens
 from dpfl_bench.federation import shares
 from dpfl_bench.problems.models.sizes import VGG_KERNEL, convolutions
-from dpfl_bench.settings import ConfigError, Settings
+from dpfl_bench.settings import PARTITIONS, ConfigError, Settings
 
 GROUPS = ("dataset", "partition", "model")
 # what the functions that our files name can take
-_PARTITION = "dpfl_bench.federation.partition"
 _LEAF, _OWNED = {"fraction": ranges.FRACTION}, {"owners": ranges.COUNT}
 _CNN, _VGG = "dpfl_bench.problems.models.cnn.cnn", "dpfl_bench.problems.models.vgg.vgg"
 _CONVOLVED = {"hidden": ranges.HIDDEN, "pooled": ranges.POOLED, "norm": ranges.NORM, "activation": ranges.ACTIVATION}
 _OF_MAPS = ("channels", "kernel", "padding", "stride", "pool", "pool_stride", "input_groups")
 _GENERATED = dict.fromkeys(("clients", "records_per_client", "dimension", "rank"), ranges.COUNT)
 _RANGES: dict[str, dict[str, ranges.Range]] = {
-    f"{_PARTITION}.shards": {"shards_per_client": ranges.COUNT},
-    f"{_PARTITION}.similarity": {"percent": ranges.SIMILARITY},
-    f"{_PARTITION}.overlap": {"percent": ranges.OVERLAP},
-    f"{_PARTITION}.dirichlet": {"alpha": ranges.ALPHA},
+    f"{PARTITIONS}.shards": {"shards_per_client": ranges.COUNT},
+    f"{PARTITIONS}.similarity": {"percent": ranges.SIMILARITY},
+    f"{PARTITIONS}.overlap": {"percent": ranges.OVERLAP},
+    f"{PARTITIONS}.dirichlet": {"alpha": ranges.ALPHA},
     "dpfl_bench.data.femnist.load": _LEAF,
     "dpfl_bench.data.shakespeare.load": _LEAF,
     "dpfl_bench.data.reddit.load": {**_LEAF, "clients": ranges.COUNT},
@@ -48,6 +49,7 @@ _RANGES: dict[str, dict[str, ranges.Range]] = {
     "dpfl_bench.problems.models.lstm.lstm": dict.fromkeys(("embedding", "hidden", "layers", "vocabulary"), ranges.COUNT),
     "dpfl_bench.problems.models.unet3d.unet3d": dict.fromkeys(("channels", "blocks"), ranges.COUNT),
 }
+_BRINGS_NO_LAW = re.compile(r"dpfl_bench\.data\.(?!synthetic\.)")
 _NEAREST = {"classify": "logreg", "regress": "linreg", "next_token": "lstm", "segment": "unet3d"}
 
 
@@ -76,17 +78,32 @@ def _check_dataset(made: Settings) -> None:
     if dataset.get("task", "classify") not in _NEAREST.keys() - {"regress"}:
         raise ConfigError(f"dataset.task={dataset['task']}: expected classify, next_token or segment")
     if _held(made).get("tokens"):
-        check_tokens(f"dataset={dataset['name']}", dataset["standardise"] or dataset["unit_norm"], dataset.get("transform"))
+        check_tokens(f"dataset={dataset['name']}", dataset["standardise"] != "none" or dataset["unit_norm"], dataset.get("transform"))
+    if dataset["standardise"] == "public":
+        _check_published(dataset)
+
+
+def _check_published(dataset: Mapping[str, Any]) -> None:
+    """What `public` works with. Where the file has no numbers, a loader that generates records brings a law, and a user's own may."""
+    centres, scales, limit = (dataset.get(key) for key in ("centres", "scales", "limit"))
+    unknown = None if _BRINGS_NO_LAW.match(dataset["_target_"]) else Scaling((), ())
+    scaling, _ = published.constants(centres, scales, limit, unknown, f"dataset={dataset['name']}")
+    if scaling is not unknown and dataset["shape"] is not None and dataset.get("transform") is None:
+        published.check_length(scaling, dataset["shape"])
 
 
 def _check_partition(made: Settings) -> None:
     """Of our own partitions, what they ask of the records before they deal them."""
     dataset, partition = made.dataset, made.partition
     by_client = dataset.get("split") == "client"
-    if by_client and partition["name"] == "overlap":
-        raise ConfigError("dataset.split=client, partition=overlap: one client's test records may train another; use partition=iid")
-    package, _, kind = partition["_target_"].rpartition(".")
-    if package != _PARTITION:
+    if partition.get("deals", "disjoint") not in ("disjoint", "overlapping"):
+        raise ConfigError(f"partition.deals={partition['deals']}: expected disjoint or overlapping, or leave it out if it is not known")
+    if by_client and made.overlapping:
+        raise ConfigError(
+            f"dataset.split=client, partition={partition['name']}: one client's test records may train another; use partition=iid"
+        )
+    kind = made.dealing
+    if kind is None:
         return
     if kind in ("shards", "similarity", "dirichlet"):
         shares.classes(task(dataset) in ("classify", None), kind)

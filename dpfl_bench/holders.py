@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -17,14 +17,20 @@ class Holders:
     """What record-level accounting must know of who holds what."""
 
     smallest: int | None  # records of the smallest client, where lots are a fixed number of them
-    clients_of: tuple[np.ndarray, ...] | None = None  # overlapping clients: each one's records
+    counts: np.ndarray = field(default_factory=lambda: np.ones(1, np.int64))  # clients that hold each record
+    parts: tuple[np.ndarray, ...] = ()  # each client's records, where a record may sit in several clients
+
+    @property
+    def most(self) -> int:
+        """Clients that hold the most shared record."""
+        return int(self.counts.max(initial=1))
 
     @staticmethod
     def foreseen(settings: Settings) -> Holders:
-        """Without data, from what the files know and `records` says."""
+        """Without data, from what the files know and `records` says. A partition of which nothing is known counts as disjoint."""
         if settings.privacy.unit != "record" or not settings.private:
             return Holders(None)
-        if settings.partition["name"] == "overlap":
+        if settings.dealing == "overlap":
             known = settings.dataset["records"]
             if known is None:
                 raise ConfigError("dataset.records=null: expected to know how many records there are, for overlapping clients share them")
@@ -33,7 +39,7 @@ class Holders:
                 parts = partition.held(known, settings.clients, draw, settings.partition["percent"])
             except ValueError as error:
                 raise ConfigError(str(error)) from None
-            return Holders.of(settings, parts)
+            return Holders.of(parts, known)
         if settings.lots == "fixed" and settings.smallest_client is None:
             raise ConfigError(
                 f"batch_size={settings.batch_size}: expected to know the records of the smallest client, for the sampling rate follows; "
@@ -42,16 +48,16 @@ class Holders:
         return Holders(settings.smallest_client)
 
     @staticmethod
-    def of(settings: Settings, parts: Sequence[np.ndarray]) -> Holders:
-        """From the federation as it was dealt."""
-        overlap = settings.partition["name"] == "overlap"
-        return Holders(min(len(part) for part in parts), tuple(parts) if overlap else None)
+    def of(parts: Sequence[np.ndarray], records: int) -> Holders:
+        """Counted from the federation as it was dealt, whatever the partition says of itself."""
+        counts = partition.counted(parts, records)
+        return Holders(min(len(part) for part in parts), counts, tuple(parts) if counts.max(initial=0) > 1 else ())
 
     def exposure(self, taken: np.ndarray) -> int:
         """The most releases that any record goes into, over all clients that hold it. taken: each client's releases, (M,)."""
-        if self.clients_of is None:
+        if not self.parts:
             return int(taken.max(initial=0))
-        over = np.zeros(1 + max(int(part[-1]) for part in self.clients_of), dtype=np.int64)
-        for part, count in zip(self.clients_of, taken, strict=True):
+        over = np.zeros(len(self.counts), dtype=np.int64)
+        for part, count in zip(self.parts, taken, strict=True):
             over[part] += count
         return int(over.max())

@@ -33,7 +33,7 @@ def prepare(settings: Settings) -> Job:
     algorithm = build.algorithm(settings)
     shape, classes = settings.dataset["shape"], settings.dataset["classes"]
     if shape is not None and classes is not None:
-        build.problem(settings, shape, classes)
+        build.check_parameters(settings, build.problem(settings, shape, classes))
     drawn = drawn_schedules(settings)
     device.choose(settings.device)
     at_records = settings.private and settings.privacy.unit == "record"
@@ -42,8 +42,9 @@ def prepare(settings: Settings) -> Job:
     budget = None if at_records else _calibrated(Budget.of(settings, drawn))
     data = build.data(settings)
     if budget is None:  # at record level the noise follows from who holds what
-        budget = _calibrated(Budget.of(settings, drawn, Holders.of(settings, data.parts)))
+        budget = _calibrated(Budget.of(settings, drawn, data.holders))
     problem = build.problem(settings, list(data.records.train_x.shape[1:]), data.records.classes)
+    build.check_parameters(settings, problem)
     engine.check_memories(settings, problem, data.federation, algorithm.remembers)
     device.for_small_tensors(data.federation.features.device)
     return Job(settings, list(budget.schedules), budget, problem, data, build.reference(settings, problem, data.federation), algorithm)

@@ -7,17 +7,23 @@ from typing import Any
 
 from dpfl_bench import theory
 from dpfl_bench.privacy import calibration
-from dpfl_bench.privatise import OBSERVERS, Budget, drawn_schedules
+from dpfl_bench.privatise import Budget, drawn_schedules
 from dpfl_bench.results.clean import clean
 from dpfl_bench.settings import ConfigError, Settings
-from dpfl_bench.targets import remembers
+from dpfl_bench.targets import only_ours, remembers
 
 MOMENTS = 10  # of a run, at which the plan says what is spent
+NO_CALL = "plan calls no code of your own; say in the YAML file how many parameters the model has (parameters: N), which the noise needs"
 FACTORS = (0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)  # of T*, for the table of B(T)
 
 
 def plan(settings: Settings, detailed: bool = True) -> dict[str, Any]:
     """Everything that `dpfl-bench plan --json` prints; with all observers and the course of eps over the rounds if `detailed`."""
+    with only_ours(NO_CALL):
+        return _plan(settings, detailed)
+
+
+def _plan(settings: Settings, detailed: bool) -> dict[str, Any]:
     budget = Budget.of(settings, drawn_schedules(settings))
     privacy = settings.privacy
     implied = _implied(settings, budget)
@@ -31,6 +37,7 @@ def plan(settings: Settings, detailed: bool = True) -> dict[str, Any]:
         "clip": privacy.clip,
         "sensitivity": privacy.sensitivity,
         "eps": budget.eps,
+        "eps_all_repeats": budget.eps_all_repeats,
         "eps_target": settings.eps,
         "delta": settings.delta,
         "unit": privacy.unit,
@@ -51,10 +58,11 @@ def plan(settings: Settings, detailed: bool = True) -> dict[str, Any]:
         "max_rounds": budget.max_rounds(),
         "views": budget.views(),
         "accountants": budget.accountants(),
-        "observers": {o: budget.accountants(o) for o in OBSERVERS} if detailed else None,
+        "observers": {o: budget.accountants(o) for o in budget.observers} if detailed else None,
         "spent": _course(budget) if detailed else None,
         "fully_accounted": not settings.leaks if settings.private else None,
         "not_accounted": settings.leaks,
+        "overlapping": settings.overlapping,
         "implied": implied,
         "records_per_client": settings.records_per_client,
         "theory": _theory(settings, budget),
@@ -90,7 +98,14 @@ def _theory(settings: Settings, budget: Budget) -> dict[str, Any] | None:
     model, dataset = settings.model, settings.dataset
     decay = model.get("l2", 0.0) + settings.weight_decay
     clip, messages = settings.privacy.fixed_clip, settings.privacy.unit == "client" and settings.privacy.mechanism == "gaussian"
-    if model["name"] != "logreg" or decay <= 0 or not settings.private or budget.planned.worst == 0 or clip is None or not messages:
+    if (
+        model["_target_"] != "dpfl_bench.problems.linear.logreg"
+        or decay <= 0
+        or not settings.private
+        or budget.planned.worst == 0
+        or clip is None
+        or not messages
+    ):
         return None
     bias = model["bias"] if model["bias"] is not None else dataset["classes"] != 2
     if dataset["classes"] is None or dataset["shape"] is None or (settings.theory.L is None and dataset["gram"] is None):
@@ -131,13 +146,14 @@ def text(planned: dict[str, Any]) -> str:
     lines += [
         f"  noise      {_noise(planned)}",
         f"  spends     eps {planned['eps']:.6g} at delta {planned['delta']:g} towards the {planned['observer']} ({planned['accountant']}); "
-        f"the target is {planned['eps_target']:g}",
+        f"the target is {planned['eps_target']:g}" + _together(planned),
         f"  releases   {planned['releases']} rounds ({planned['releases_of_worst_client']} releases of the worst {planned['unit']})"
         + ("" if planned["max_rounds"] is None else f"; eps {planned['eps_target']:g} allows {planned['max_rounds']} rounds at this noise"),
         *(f"             with each: {c['name']}, noise multiplier {c['noise_multiplier']:.6g}" for c in planned["further_releases"]),
         "  views      " + ", ".join(f"{name}: {eps:.6g}" for name, eps in planned["views"].items()),
         "  accountants " + ", ".join(f"{name}: {eps:.6g}" for name, eps in planned["accountants"].items()),
         *(f"  NOT FULLY ACCOUNTED: {leak}" for leak in planned["not_accounted"]),
+        *([_UNKNOWN] if planned["overlapping"] is None and planned["unit"] == "record" else []),
     ]
     if planned["accountant"] == "paper":
         lines.append("  accountant=paper is dpscaffold's own and no guarantee; the views are by valid ones")
@@ -145,6 +161,18 @@ def text(planned: dict[str, Any]) -> str:
     if planned["implied"] is not None:
         lines.append(f"  implied    v {planned['implied']['v']:.6g}, q {planned['implied']['q']:.6g}")
     return "\n".join(lines + _theory_lines(planned["theory"])) + "\n"
+
+
+def _together(planned: dict[str, Any]) -> str:
+    if planned["eps_all_repeats"] == planned["eps"]:
+        return ""
+    return f"; the models of all repeats together spend {planned['eps_all_repeats']:.6g}"
+
+
+_UNKNOWN = (
+    "  overlapping: not known before the data are dealt, for this partition declares nothing. These numbers hold if no record sits in two\n"
+    "             clients (deals: disjoint in its YAML file says so, and the run checks it); else the run counts all holders of a record"
+)
 
 
 def _noise(planned: dict[str, Any]) -> str:

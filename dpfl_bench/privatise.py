@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
-from itertools import groupby
+from itertools import groupby, zip_longest
 from typing import TypeVar
+
+import numpy as np
 
 from dpfl_bench.federation import schedule as schedules
 from dpfl_bench.federation.schedule import Prefixes, Schedule
@@ -16,13 +18,13 @@ from dpfl_bench.privacy import accounting, calibration
 from dpfl_bench.privacy.cache import cached
 from dpfl_bench.privacy.ledger import Ledger
 from dpfl_bench.privacy.privunit import PrivUnit, equal_split
-from dpfl_bench.privacy.releases import Companion, Observer, PrivacyError, RecordReleases, Releases, View, view
+from dpfl_bench.privacy.releases import Companion, Observer, PrivacyError, RecordReleases, Releases, Rounds, View, fresh, view
 from dpfl_bench.settings import ConfigError, Settings
 from dpfl_bench.targets import naive, remembers, uses_norms, warm_rounds
 
 T = TypeVar("T")
 LONGEST = 10**5  # rounds that are drawn to answer how many eps allows
-OBSERVERS: tuple[Observer, ...] = ("server", "third_party")
+OBSERVERS: tuple[Observer, ...] = ("server", "third_party", "third_party_given_cohorts")  # the last: where cohorts are drawn
 BITS_SENSITIVITY = {"replace_one": 1.0, "add_remove_one": 0.5}  # of a sum of 1[norm <= C] - 1/2
 
 
@@ -145,10 +147,24 @@ class Budget:
         """What bounds the bounded observer; empty without privacy."""
         return (view(self.planned, self.observer) or ()) if self.settings.private else ()
 
+    @cached_property
+    def fresh(self) -> View:
+        """`seen` of a run with cohorts that are yet to be drawn; empty where there is no bound before that."""
+        try:
+            return (fresh(self.planned, self.observer) or ()) if self.settings.private else ()
+        except PrivacyError:
+            return ()
+
     @property
     def observed(self) -> int:
-        """Releases that the bounded observer sees of the worst client: all rounds where sampling is to amplify, else its own."""
-        return self.rounds if self.rate < 1 else self.planned.worst
+        """Releases that the bounded observer sees of a client: all rounds where sampling is to amplify, the expected ones where it
+
+        averages over the cohorts, else those of the client that was drawn most often.
+        """
+        if self.rate < 1:
+            return self.rounds
+        averaged = [math.ceil(c.times * c.share) for c in self.seen if c.rounds]
+        return max(averaged, default=self.planned.worst)
 
     @property
     def rounds(self) -> int:
@@ -177,6 +193,22 @@ class Budget:
         """Of the whole run, towards the bounded observer."""
         return self._eps(self.planned, self.observer) if self.settings.private else math.inf
 
+    @cached_property
+    def eps_all_repeats(self) -> float:
+        """Of the models of all seeds together, towards the bounded observer."""
+        if len(self.schedules) == 1 or not self.settings.private:
+            return self.eps
+        return self._eps(self._together(), self.observer)
+
+    def _together(self) -> Releases | RecordReleases:
+        """What all seeds release, one after the other."""
+        drawn, planned = self.schedules, self.planned
+        if isinstance(planned, RecordReleases):
+            rounds = tuple(pair for s in drawn for pair in _grouped(s.steps))
+            return replace(planned, rounds=rounds, worst=self.holders.exposure(np.sum([s.gradients for s in drawn], axis=0)))
+        worst = self.holders.exposure(np.sum([s.participation for s in drawn], axis=0))
+        return replace(planned, rounds=sum(s.rounds for s in drawn), worst=worst)
+
     @property
     def accountant(self) -> str:
         """The accountant that `auto` takes."""
@@ -185,9 +217,14 @@ class Budget:
             return name
         return self._best(self.planned, self.observer)[0]
 
+    @property
+    def observers(self) -> tuple[Observer, ...]:
+        """Whose eps are told: a third party that knows the cohorts only where there is something to know."""
+        return OBSERVERS if self.settings.sampling != "full" else OBSERVERS[:2]
+
     def views(self) -> dict[str, float]:
         """Observer -> eps of the whole run by the tightest valid accountant; inf where the observer is trusted."""
-        return {observer: min([math.inf, *self._by_accountant(observer).values()]) for observer in OBSERVERS}
+        return {observer: min([math.inf, *self._by_accountant(observer).values()]) for observer in self.observers}
 
     def accountants(self, observer: Observer | None = None) -> dict[str, float]:
         """Accountant -> eps towards an observer (by default the bounded one): every valid one, and the paper's where it is asked."""
@@ -224,26 +261,23 @@ class Budget:
         """The same noise, every seed ending after so many rounds."""
         return _Cut(self.settings, tuple(s.first(rounds) for s in self.schedules), self.holders, whole=self)
 
+    def played(self, rounds: Mapping[int, int]) -> Budget:
+        """The same noise, and of each seed only so many rounds: of a run that ended early."""
+        kept = tuple(s.first(rounds[s.seed]) for s in self.schedules if rounds.get(s.seed))
+        return _Cut(self.settings, kept, self.holders, whole=self)
+
     def _stopped(self, eps: float) -> Budget:
         """Cut before the release that would exceed eps."""
         low, high = 0, self.rounds
         while low < high:
             middle = (low + high + 1) // 2
-            low, high = (middle, high) if self.first(middle).eps_before_the_draw <= eps else (low, middle - 1)
+            low, high = (middle, high) if self.first(middle).eps <= eps else (low, middle - 1)
         least = max(1, 1 + warm_rounds(self.settings))
         if low < least:
-            spent = self.first(min(least, self.rounds)).eps_before_the_draw
+            spent = self.first(min(least, self.rounds)).eps
             which = "the first round alone spends" if least == 1 else f"the {least - 1} rounds of the warm start and one more spend"
             raise ConfigError(f"stop_at_eps={eps:g}: {which} {spent:.4g}; raise it, or raise the noise")
         return self.first(low)
-
-    @property
-    def eps_before_the_draw(self) -> float:
-        """Of the whole run, towards the bounded observer, without a look at how the cohorts fell."""
-        seen, accountant = view(self.planned, self.observer), self.settings.privacy.accountant
-        assert seen is not None
-        pairs = accounting.before_the_draw(seen, accountant)
-        return min(accounting.one(c, self.noise_multiplier, self.settings.delta, name) for c, name in pairs)
 
     def _releases(self) -> Releases:
         """Messages show one by one where clients remember their noise, and where the server's step looks at each one's norm."""
@@ -271,11 +305,9 @@ class Budget:
         sample, population = settings.batch_size or 1, self.holders.smallest or 1
         lots = "full" if settings.lots == "fixed" and sample >= population else settings.lots
         rate = {"full": 1.0, "fixed": sample / population, "poisson": settings.sample_rate or 1.0}[lots]
-        longest = max(drawn, key=lambda s: s.rounds)
-        alike = len({s.steps for s in drawn}) == 1  # else (coins) no one law over cohorts covers all seeds, and the drawn ones count
         return RecordReleases(
-            rounds=tuple((steps, len(list(run))) for steps, run in groupby(longest.steps)),
-            share=drawn[0].share if alike else 1.0,
+            rounds=_grouped(_at_least([s.steps for s in drawn])),
+            share=drawn[0].share,
             worst=max(self.holders.exposure(s.gradients) for s in drawn),
             lots=lots,
             population=population if lots == "fixed" else 0,
@@ -283,7 +315,7 @@ class Budget:
             rate=rate,
             neighbours=settings.privacy.neighbours,
             cohort=settings.sampled_clients,
-            overlapping=self.holders.clients_of is not None,
+            holders=self.holders.most,
         )
 
     def _by_accountant(self, observer: Observer) -> dict[str, float]:
@@ -328,6 +360,17 @@ class _Cut(Budget):
         return self.whole.noise_multiplier
 
 
+def _grouped(steps: Sequence[int]) -> Rounds:
+    return tuple((k, len(list(run))) for k, run in groupby(steps))
+
+
+def _at_least(each: Sequence[Sequence[int]]) -> Sequence[int]:
+    """Local steps round by round of which each seed has no more: where seeds differ (coins), the longest rounds come first."""
+    if len(set(each)) == 1:
+        return each[0]
+    return [max(found) for found in zip_longest(*(sorted(steps, reverse=True) for steps in each), fillvalue=0)]
+
+
 def _privunit(epsilons: Sequence[float | None], count: int) -> PrivUnit:
     """For C = 1."""
     eps0, eps1, eps2 = epsilons
@@ -368,9 +411,11 @@ def dimension(settings: Settings) -> int:
             f"dataset.shape=null: the noise depends on the number of parameters, which dataset={settings.dataset['name']} does not "
             "tell before it loads; say dataset.shape=[N] and dataset.classes=K"
         )
-    if model["name"] in ("logreg", "linreg"):
+    if model["_target_"] in ("dpfl_bench.problems.linear.logreg", "dpfl_bench.problems.linear.linreg"):
         bias = model["bias"] if model["bias"] is not None else classes > 2
         return int((1 if classes <= 2 else classes) * (math.prod(shape) + bias))
+    if model.get("parameters") is not None:  # said by a file of one's own; a run holds it to the model that is built
+        return int(model["parameters"])
     from dpfl_bench import build
 
     return build.problem(settings, shape, classes).dimension

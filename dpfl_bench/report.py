@@ -12,6 +12,7 @@ from dpfl_bench import RESULTS_VERSION
 from dpfl_bench.data.presence import fingerprint
 from dpfl_bench.job import Job
 from dpfl_bench.measure import theorem_gap
+from dpfl_bench.privatise import Budget
 from dpfl_bench.results.folder import MEASURES, RunFolder
 from dpfl_bench.targets import naive
 
@@ -21,7 +22,7 @@ NAN = float("nan")
 def result(job: Job, folder: RunFolder, seconds: float, diverged: dict[str, int] | None) -> dict[str, Any]:
     """result.json: one flat record of the run. test_error is that of the last round; best_round is information, not a choice."""
     settings, privacy = job.settings, job.settings.privacy
-    rows = folder.metrics.read()
+    rows, budget = folder.metrics.read(), played(job, diverged)
     private = settings.private
     return {
         "run_id": settings.run_id,
@@ -33,7 +34,8 @@ def result(job: Job, folder: RunFolder, seconds: float, diverged: dict[str, int]
         "subset": job.data.records.subset or None,
         "model": settings.model["name"],
         "eps_target": settings.eps,
-        "eps": job.budget.eps,
+        "eps": budget.eps,
+        "eps_all_repeats": budget.eps_all_repeats,
         "delta": settings.delta,
         "unit": privacy.unit,
         "trust": privacy.trust,
@@ -122,9 +124,17 @@ def _theory(job: Job, rows: np.ndarray) -> dict[str, Any] | None:
     }
 
 
-def privacy(job: Job) -> dict[str, Any]:
+def played(job: Job, diverged: dict[str, int] | None) -> Budget:
+    """The budget of the rounds that were played: of a run that diverged, no round after that one and no later seed."""
+    if diverged is None:
+        return job.budget
+    seeds = [s for s in job.schedules if s.seed <= diverged["seed"]]
+    return job.budget.played({s.seed: s.rounds if s.seed < diverged["seed"] else diverged["round"] for s in seeds})
+
+
+def privacy(job: Job, diverged: dict[str, int] | None = None) -> dict[str, Any]:
     """privacy.json: the ledger, eps towards each observer and by each accountant, and what is not accounted."""
-    settings, budget = job.settings, job.budget
+    settings, budget = job.settings, played(job, diverged)
     if not settings.private:
         return {
             "private": False,
@@ -143,22 +153,33 @@ def privacy(job: Job) -> dict[str, Any]:
         "mechanism": settings.privacy.mechanism,
         "calibration": settings.privacy.calibration,
         "eps": budget.eps,
+        "eps_all_repeats": budget.eps_all_repeats,
         "delta": settings.delta,
         "nominal_eps": settings.eps if settings.privacy.calibration == "formula" else None,
         "accountant": budget.accountant,
         "accountants": budget.accountants(),
         "views": budget.views(),
-        "releases": _releases(job),
-        "accounted": {"noise_multiplier": budget.noise_multiplier, "as_one_of": [asdict(c) for c in budget.seen]},
+        "releases": _releases(job, budget),
+        "accounted": _accounted(budget),
         "assumes": _assumptions(job),
         "fully_accounted": not job.settings.leaks,
         "not_accounted": _not_accounted(job),
     }
 
 
-def _releases(job: Job) -> list[dict[str, Any]]:
+def _accounted(budget: Budget) -> dict[str, Any]:
+    """What one repeat was accounted as, and what one whose cohorts are yet to be drawn would be."""
+    return {
+        "noise_multiplier": budget.noise_multiplier,
+        "repeats": len(budget.schedules),
+        "as_one_of": [asdict(c) for c in budget.seen],
+        "fresh": [asdict(c) for c in budget.fresh],
+    }
+
+
+def _releases(job: Job, budget: Budget) -> list[dict[str, Any]]:
     """Every kind of release, how often, with which noise."""
-    settings, budget, privacy = job.settings, job.budget, job.settings.privacy
+    settings, privacy = job.settings, job.settings.privacy
     record, privunit = privacy.unit == "record", budget.privunit
     of = "each client's message" if privacy.trust == "local" else "the cohort's sum"
     main: dict[str, Any] = {
@@ -221,7 +242,10 @@ def _assumptions(job: Job) -> list[str]:
         listed.append("which clients take part in a round stays secret from the third party: eps averages over it")
     elif any(c.rounds for c in job.budget.seen):
         listed.append("eps averages over the coins that decide in how many rounds a client takes part, before they are drawn")
-    if job.settings.partition["name"] == "overlap":
+    solved = job.settings.privacy.calibration != "fixed" and job.budget.observer == "server"
+    if solved and job.settings.sampling != "full":
+        listed.append("the third_party view takes the noise as fixed beforehand; here it was solved for the cohorts that were drawn")
+    if job.data.holders.most > 1:
         listed.append("a record is counted over all clients that hold it" if job.settings.privacy.unit == "record" else _OVERLAP)
     return listed
 
@@ -242,7 +266,5 @@ def _not_accounted(job: Job) -> list[str]:
     leaks.append("metrics.csv: losses, errors, update norms and clipped fractions are computed without noise, for simulation only")
     leaks.append("hyper-parameters that were tuned by looking at results of private data")
     leaks.append("the seed: the noise follows from it, so whoever has both it and the model can subtract the noise")
-    leaks.append("other runs and repeats on the same data: each eps is of one seed of this run alone")
-    if job.settings.dataset.get("standardise"):
-        leaks.append("the mean and deviation that standardise the features")
+    leaks.append("other runs on the same data; eps is of one seed of this run, eps_all_repeats of all its seeds together")
     return leaks

@@ -151,7 +151,7 @@ class _Runner:
         folder = self.folder
         self.claim.check()
         torch.save(self.finals, folder.finals)
-        folder.write("privacy.json", report.privacy(self.job))
+        folder.write("privacy.json", report.privacy(self.job, diverged))
         result = report.result(self.job, folder, self.seconds, diverged)
         if self.job.settings.plot:
             from dpfl_bench.results.plots import curve

@@ -136,10 +136,22 @@ class Settings:
         return "full" if self.batch_size is None else "fixed"
 
     @property
+    def dealing(self) -> str | None:
+        """Which of our partitions deals the records, under whatever name; None for a user's own."""
+        return dealing(self.partition)
+
+    @property
+    def overlapping(self) -> bool | None:
+        """Whether a record may sit in several clients; None where nobody knows before the data are dealt."""
+        if self.dealing is not None:
+            return self.dealing == "overlap"
+        return {"overlapping": True, "disjoint": False}.get(self.partition.get("deals", ""))
+
+    @property
     def smallest_client(self) -> int | None:
         """Training records of the smallest client at least, as far as the files and the partition know; None else."""
-        known, ways = self.dataset["records"], self.partition["name"]
-        if self.records is not None or known is None or ways == "natural":
+        known, ways = self.dataset["records"], self.dealing
+        if self.records is not None or known is None or ways in (None, "natural"):
             return self.records
         if ways == "shards":  # shards differ by a record, and a client may get the smaller ones only
             each = int(self.partition["shards_per_client"])
@@ -148,21 +160,20 @@ class Settings:
 
     @property
     def records_per_client(self) -> int | None:
-        """On average, rounded down: no smallest client has more."""
-        known = self.dataset["records"]
+        """On average, rounded down: no smallest client has more. None of a user's own partition, which may leave records out."""
+        known = self.dataset["records"] if self.dealing is not None else None
         return self.records if self.records is not None or known is None else equal_share(known, self.partition, self.clients)
 
     @property
     def leaks(self) -> list[str]:
-        """What of the private data goes into training outside every accountant (statistics of preprocessing are told apart)."""
+        """What of the private data goes into training outside every accountant."""
         where = "each lot's gradients" if self.privacy.unit == "record" else "each cohort's updates"
         found = []
         if self.privacy.clip == "median":
             found.append(f"privacy.clip=median: C is the median of the norms of {where}, without noise")
         if self.model.get("init") == "near_optimum":
             found.append("model.init=near_optimum: the initial model is made of the exact optimum of the private data")
-        if self.dataset.get("transform") == "pca":
-            found.append("dataset.transform=pca: the mean and the directions of PCA are those of the training records, without noise")
+        found += _of_the_data(self.dataset)
         if self.privacy.accountant == "paper":
             found.append("privacy.accountant=paper: dpscaffold's own accountant credits what does not hold")
         return found if self.private else []
@@ -192,8 +203,33 @@ class Settings:
         return hashlib.sha256(text.encode()).hexdigest()[:10]
 
 
+def _of_the_data(dataset: dict[str, Any]) -> list[str]:
+    """Statistics of the records that change what every client trains on (docs/privacy.md, what of the data a run uses)."""
+    found = []
+    if dataset.get("standardise") == "data":
+        found.append("dataset.standardise=data: mean and deviation of each feature are those of the training records, without noise")
+    if dataset.get("transform") == "pca":
+        found.append("dataset.transform=pca: the mean and the directions of PCA are those of the training records, without noise")
+    if dataset["_target_"] == "dpfl_bench.data.reddit.load" and dataset.get("vocabulary_from") != "public":
+        found.append("dataset.vocabulary_from=data: the vocabulary is made of the training posts, whose words were counted without noise")
+    for key, told in (("shape", "how many features there are"), ("classes", "which labels there are")):
+        if dataset[key] is None:
+            found.append(f"dataset.{key}=null: {told} is read off the records, and the model's size follows; where it is public, say it")
+    return found
+
+
 def equal_share(records: int, partition: dict[str, Any], clients: int) -> int:
-    return int(records * partition["percent"] / 100) if partition["name"] == "overlap" else records // clients
+    return int(records * partition["percent"] / 100) if dealing(partition) == "overlap" else records // clients
+
+
+def dealing(partition: dict[str, Any]) -> str | None:
+    """The name of our function that `_target_` names; None for any other."""
+    module, _, name = str(partition["_target_"]).rpartition(".")
+    return name if module == PARTITIONS and name in DEALING else None
+
+
+PARTITIONS = "dpfl_bench.federation.partition"
+DEALING = {"iid", "shards", "similarity", "dirichlet", "natural", "overlap"}
 
 
 # Changes of these move no number (beyond float rounding): where and how a run works, what only `plan` reads

@@ -72,13 +72,13 @@ def job(work: Workload, rounds: int, more: list[str]) -> Any:
     settings = config.settings(compose.composed(_overrides(work, rounds, more)))
     records = _records(settings.clients, work.records)
     parts = list(np.arange(len(records.train_y)).reshape(settings.clients, -1))
-    holders = Holders.of(settings, parts) if settings.private and settings.privacy.unit == "record" else None
+    holders = Holders.of(parts, len(records.train_y))
     budget = Budget.of(settings, drawn_schedules(settings), holders)
     problem = build.problem(settings, list(records.train_x.shape[1:]), records.classes)
     where, numbers = device.choose(settings.device), device.dtype(settings.dtype)
     device.for_small_tensors(where)
     federation = Federation(records, parts, LotRule(settings.batch_size, settings.sample_rate), where, numbers)
-    data = build.Data(federation, records, parts)
+    data = build.Data(federation, records, parts, holders)
     return Job(settings, list(budget.schedules), budget, problem, data, None, build.algorithm(settings))
 
 

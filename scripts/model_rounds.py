@@ -15,7 +15,7 @@ from typing import NamedTuple
 TRAINING, TEST = 300, 60  # images of a small MNIST or CIFAR-10
 TAKEN = ("dataset.verify=false", "dataset.download=false")  # what is there
 SPLIT = ("dataset.split=client", "dataset.test_fraction=0.2", "partition=similarity")  # dpscaffold's
-SCALED = ("dataset.standardise=true", "dataset.unit_norm=true")
+SCALED = ("dataset.standardise=data", "dataset.unit_norm=true")
 PROJECTED = ("dataset.transform=pca", "dataset.dimensions=60")
 SCATTERED = ("dataset.transform=scatternet",)
 

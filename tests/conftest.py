@@ -75,12 +75,13 @@ def cohort_of(settings: Settings) -> Played:
 
 def cohort_on(settings: Settings, records: Records, parts: Parts, x0: np.ndarray | None = None) -> Played:
     """The same for records made by a test instead of the data set's, from x0 (default: the problem's start)."""
-    budget = Budget.of(settings, drawn_schedules(settings), Holders.of(settings, parts) if settings.privacy.unit == "record" else None)
+    holders = Holders.of(parts, len(records.train_y))
+    budget = Budget.of(settings, drawn_schedules(settings), holders)
     schedules = list(budget.schedules)
     problem = build.problem(settings, list(records.train_x.shape[1:]), records.classes)
     dtype = {"float32": torch.float32, "float64": torch.float64}[settings.dtype]
     lots = LotRule(settings.batch_size, settings.sample_rate)
-    data = build.Data(Federation(records, parts, lots, torch.device(settings.device), dtype), records, parts)
+    data = build.Data(Federation(records, parts, lots, torch.device(settings.device), dtype), records, parts, holders)
     job = run.Job(
         settings, schedules, budget, problem, data, build.reference(settings, problem, data.federation), build.algorithm(settings)
     )

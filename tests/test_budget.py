@@ -77,9 +77,8 @@ def test_a_record_is_counted_over_all_clients_that_hold_it(clients: int) -> None
     overrides = ("algo=pfl", "dataset=mnist", "partition=overlap", f"clients={clients}", "local_epochs=1", "rounds=2")
     settings = settings_of(*overrides, "privacy.calibration=fixed", "privacy.noise_multiplier=3")
     budget = Budget.of(settings, drawn_schedules(settings))
-    assert budget.holders.clients_of is not None
     held = np.zeros(60_000, dtype=int)
-    for part in budget.holders.clients_of:
+    for part in budget.holders.parts:
         assert len(part) == 6000
         for record in part.tolist():
             held[record] += 1

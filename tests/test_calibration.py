@@ -90,7 +90,7 @@ CASES = [
     *((pure(rounds), "server") for rounds in (1, 7, 400)),
     *((records(lots), observer) for lots in ("full", "fixed", "poisson") for observer in ("server", "third_party")),
     (records("poisson", share=0.02, rounds=((30, 5), (100, 2)), worst=130), "third_party"),
-    (records(overlapping=True, worst=400), "third_party"),
+    (records(holders=3, worst=400), "third_party"),
 ]
 
 
@@ -192,7 +192,7 @@ def test_disagreeing_accountants_raise(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_question_holds_everything(folder: Path) -> None:
     """Whatever changes in what is released is another question: another entry on disk."""
     asked = records("poisson", share=0.5, worst=160)
-    changes = ({"share": 0.4}, {"rounds": ((8, 15), (9, 6))}, {"worst": 159}, {"rate": 0.11}, {"overlapping": True}, {"cohort": 5})
+    changes = ({"share": 0.4}, {"rounds": ((8, 15), (9, 6))}, {"worst": 159}, {"rate": 0.11}, {"holders": 2}, {"cohort": 5})
     clients = fixed(10, 20, 5)
     others = ({"companions": COMPANIONS}, {"companions": COMPANIONS[:1]}, {"memoryless": False, "colluding": 1}, {"worst": 9})
     made = [asked, *(dataclasses.replace(asked, **c) for c in changes), clients, *(dataclasses.replace(clients, **c) for c in others)]

@@ -177,16 +177,6 @@ def test_two_names_have_two_pictures() -> None:
     assert max(map(len, names)) < 110
 
 
-def test_a_picture_of_data_stays_in_its_folder(monkeypatch: pytest.MonkeyPatch) -> None:
-    before = Path.cwd()
-    Path("deep/er").mkdir(parents=True)
-    monkeypatch.chdir("deep/er")
-    assert call("data", "show", "dataset=breast_cancer", "dataset.name=../../../x").code == 0
-    written = [path.relative_to(before) for path in before.rglob("*") if path.is_file()]
-    assert {path.parent for path in written} == {Path("deep/er/outputs/data")}
-    assert not list(before.parent.glob("x_*"))
-
-
 @pytest.mark.parametrize("name", ["$\\frac$", "$x$", "$", "\\$", "a_$^{", "two\nlines"])
 def test_pictures_print_names_as_they_are(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A dollar starts no formula, and half of one raises nothing."""

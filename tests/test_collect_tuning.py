@@ -126,7 +126,7 @@ def test_every_kind_of_run_tells_what_it_released(overrides: tuple[str, ...]) ->
     """Companions, cohorts without replacement, lots, a participation, PrivUnit: with tuning it costs more than the run, by Rényi."""
     folder = ran(*overrides)
     told = read(folder, "privacy.json")
-    composition, z = candidate(RunFolder(folder), 1e-5)
+    composition, z = candidate(RunFolder(folder))
     loosest = told["accountants"].get("rdp", told["eps"])
     found, notes = tuned("--tuning-trials", "5")
     assert len(notes) == 2
@@ -138,7 +138,7 @@ def test_every_kind_of_run_tells_what_it_released(overrides: tuple[str, ...]) ->
 
 def test_a_candidate_is_read_as_it_was_written() -> None:
     folder = RunFolder(ran("algo=dp_fedexp", "eps=2"))
-    composition, z = candidate(folder, 1e-5)
+    composition, z = candidate(folder)
     assert composition.companions == (Companion("norms", "squared", composition.companions[0].value),)
     assert z == read(folder.path, "result.json")["noise_multiplier"]
 
@@ -165,10 +165,10 @@ def test_runs_without_a_guarantee_are_refused_in_one_line(overrides: tuple[str, 
 def test_what_does_not_tell_is_refused(content: str, tmp_path: Path) -> None:
     (tmp_path / "privacy.json").write_text(content)
     with pytest.raises(PrivacyError, match=r"does not tell what it released; expected privacy\.json of this version"):
-        candidate(RunFolder(tmp_path), 1e-5)
+        candidate(RunFolder(tmp_path))
     (tmp_path / "privacy.json").unlink()
     with pytest.raises(PrivacyError, match="does not tell"):
-        candidate(RunFolder(tmp_path), 1e-5)
+        candidate(RunFolder(tmp_path))
 
 
 @pytest.mark.parametrize("key", ["eps", "delta"])
@@ -186,7 +186,7 @@ def test_noise_of_nothing_is_refused() -> None:
     told["accounted"]["noise_multiplier"] = 0.0
     (folder / "privacy.json").write_text(json.dumps(told))
     with pytest.raises(PrivacyError, match="has no noise"):
-        candidate(RunFolder(folder), 1e-5)
+        candidate(RunFolder(folder))
 
 
 @pytest.mark.parametrize(

@@ -64,7 +64,9 @@ privacy.v=8                               | privacy.v=8        | say formula
 model.bias=7                              | model.bias=7       | true or false
 dataset=mnist model=mlp model.hidden=3    | model.hidden=3     | a list
 algo.coins=1                              | algo.coins=1       | true or false
-dataset.standardise=1                     | dataset.standardise=1 | true or false
+dataset.standardise=1                     | dataset.standardise=1 | public or data or none
+dataset.standardise=true                  | dataset.standardise=True | public or data or none
+dataset.standardise=null                  | dataset.standardise=None | public or data or none
 partition.shards_per_client=1.5           | partition.shards_per_client=1.5 | a whole number
 dataset=mnist model=mlp model.hidden=3    | model.hidden=3     | a list
 eps=-1                                    | eps=-1             | eps > 0 (use eps=inf

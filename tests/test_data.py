@@ -19,7 +19,7 @@ from dpfl_bench.data.records import DataError
 from dpfl_bench.data.root import data_root
 
 FILES = sorted((Path(__file__).parents[1] / "conf/dataset").glob("*.yaml"))
-PREPARE = ("test_fraction", "standardise", "unit_norm", "seed")
+PREPARE = ("test_fraction", "standardise", "unit_norm", "seed", "centres", "scales", "limit")
 LIBSVM: dict[str, Any] = dict.fromkeys(inspect.signature(libsvm.load).parameters) | {"name": "toy", "verify": True}
 
 
@@ -44,9 +44,10 @@ def test_libsvm_labels_are_counted_from_zero(names: tuple[str, ...], tmp_path: P
     ("text", "change", "message"),
     [
         (None, {}, "no file .*libsvm/toy: put it there .LIBSVM text., or set dataset.path"),
-        ("1 1:0.5\n2 garbage\n", {}, "expected LIBSVM text .*: replace the file"),
+        ("1 1:0.5\n2 garbage\n", {}, "expected LIBSVM text, indices from 1 .*: replace the file"),
         ("\x00\xff binary", {}, "expected LIBSVM text"),
         ("1 1:1\n2 9:1\n", {"features": 5}, "correct dataset.features"),
+        ("1 1:1\n2 0:1\n", {"features": 5}, r"expected LIBSVM text, indices from 1 \(Invalid index 0"),  # moved everybody's columns
         ("0.5 1:1\n0.7 2:1\n", {}, "whole-number labels, found 0.5, 0.7"),
         ("1 1:1\n1 2:1\n", {}, "two or more whole-number labels, found 1:"),
         ("1 1:1\n2 2:1\n", {"sha256": "0000"}, "expected 0000: delete it, then go online and run .* dataset.verify=false"),
@@ -136,7 +137,7 @@ def test_files_have_every_key(file: Path) -> None:
     common = (
         "_target_ name shape classes records clients lr test_fraction split standardise unit_norm seed max_row_norm gram transform holds"
     )
-    some = {"task", "unknown", "dimensions", "weights", "augment"}  # what only some data sets have
+    some = {"task", "unknown", "dimensions", "weights", "augment", *PREPARE[4:], "vocabulary_from"}  # what only some data sets have
     assert set(config) - some == (set(common.split()) | set(own)) - some
     assert config["name"] == file.stem
     assert file.read_text().startswith("# ")
@@ -159,7 +160,7 @@ def test_files_say_what_the_loader_gives(file: Path) -> None:
     if thinner > 1:
         own["records_per_client"] //= thinner
     raw = function(**own)
-    done = prepare(raw, **{key: config[key] for key in PREPARE})
+    done = prepare(raw, **{key: config.get(key) for key in PREPARE})
     assert done.subset == ""
     assert list(done.train_x.shape[1:]) == config["shape"]
     assert done.classes == config["classes"]

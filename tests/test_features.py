@@ -19,7 +19,7 @@ from dpfl_bench.data.prepare import prepare
 from dpfl_bench.data.records import DataError, Records
 from dpfl_bench.data.torchvision_import import import_torchvision
 
-PLAIN: dict[str, Any] = {"test_fraction": 0.0, "standardise": False, "unit_norm": False, "seed": 0}
+PLAIN: dict[str, Any] = {"test_fraction": 0.0, "standardise": "none", "unit_norm": False, "seed": 0}
 
 
 @pytest.fixture(autouse=True)
@@ -155,6 +155,15 @@ def test_scatternet_keeps_channels_apart_and_axes_in_place(monkeypatch: pytest.M
 
 
 @pytest.mark.usefixtures("_kymatio")
+def test_an_image_s_coefficients_look_at_no_other() -> None:
+    x = images(5)
+    other = x.copy()
+    other[2] = 255 - other[2]
+    before, after = scattered(x), scattered(other)
+    assert [before[i].tobytes() == after[i].tobytes() for i in range(5)] == [True, True, False, True, True]
+
+
+@pytest.mark.usefixtures("_kymatio")
 def test_features_before_the_split_serve_every_seed(monkeypatch: pytest.MonkeyPatch) -> None:
     raw = records(images(20))
     first = prepare(raw, **PLAIN | {"test_fraction": 0.2}, transform="scatternet")
@@ -218,6 +227,14 @@ def test_resnet18_is_what_torchvision_hands_to_its_last_layer(tmp_path: Path, mo
     assert np.array_equal(resnet(x, file), found)
     monkeypatch.setattr(features, "_penultimate", refuse)
     assert np.array_equal(resnet(x, file), found)
+
+
+def test_an_image_s_resnet_features_look_at_no_other(tmp_path: Path) -> None:
+    x = images(4, 3)
+    other = x.copy()
+    other[1] = 255 - other[1]
+    before, after = (resnet(part, weights(tmp_path / "weights.pth")) for part in (x, other))
+    assert [before[i].tobytes() == after[i].tobytes() for i in range(4)] == [True, False, True, True]
 
 
 def test_resnet18_leaves_the_global_generator_alone(tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ dataset.test_fraction=-.1              | dataset.test_fraction=-0.1: expected 0 
 dataset.split=client dataset.test_fraction=2 | dataset.test_fraction=2: expected 0 <= test_fraction < 1
 dataset.split=client dataset.test_fraction=0 | dataset.split=client: expected dataset.test_fraction > 0, .*
 dataset.split=each                     | dataset.split=each: expected global or client
-dataset=reddit dataset.standardise=true | dataset.standardise, dataset.unit_norm: dataset=reddit holds tokens, not numbers; .*
+dataset=reddit dataset.standardise=data | dataset.standardise, dataset.unit_norm: dataset=reddit holds tokens, not numbers; .*
 dataset=shakespeare dataset.unit_norm=true | dataset.standardise, dataset.unit_norm: dataset=shakespeare holds tokens, .*
 dataset=reddit dataset.task=nosuch     | dataset.task=nosuch: expected classify, next_token or segment
 dataset=reddit dataset.fraction=0      | dataset.fraction=0: expected 0 < fraction <= 1 \(1 keeps every record\)
@@ -249,7 +249,7 @@ def test_device_types_are_torch_s() -> None:
 
 OWN = {
     "dataset/mine": "_target_: mine.load\nname: mine\nshape: [30]\nclasses: 3\nrecords: null\nclients: 2\nlr: 1.0\ntest_fraction: 0.0\n"
-    "standardise: false\nunit_norm: false\nseed: 0\nmax_row_norm: null\ngram: null\nfraction: 3.0\n",
+    "standardise: none\nunit_norm: false\nseed: 0\nmax_row_norm: null\ngram: null\nfraction: 3.0\n",
     "model/mine": "_target_: mine.model\nname: mine\nhidden: [0]\n",
     "partition/mine": "_target_: mine.deal\nname: mine\nseed: 0\nalpha: -1.0\npercent: 200.0\n",
 }

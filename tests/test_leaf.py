@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pickle
 import tracemalloc
 from collections.abc import Callable
 from dataclasses import replace
@@ -358,7 +359,7 @@ def test_bad_posts(x: list[Any], y: list[Any], message: str, words: Path) -> Non
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        (None, r"no file .*words.json: expected LEAF's vocabulary as JSON"),
+        (None, r"no file .*words.json: expected LEAF's vocabulary as JSON or .pck"),
         ("", "expected JSON, found an empty file"),
         ('{"vocab": ', r"not JSON, or cut short \(.*\)"),
         ('{"vocab": {"\xff": 1}}', r"expected UTF-8 text, found byte 0xff at 12"),
@@ -376,6 +377,21 @@ def test_bad_vocabularies(text: str | None, message: str, words: Path) -> None:
         posts(words, vocabulary=str(file))
     assert str(file) in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_the_vocabulary_may_be_the_pickle_that_leaf_writes(words: Path) -> None:
+    """Which is not run."""
+    expected, folder = posts(words), words / "reddit/data"
+    (folder / "reddit_vocab.json").unlink()
+    (folder / "reddit_vocab.pck").write_bytes(pickle.dumps(VOCABULARY))
+    found = posts(words)
+    assert np.array_equal(found.train_x, expected.train_x)
+    assert np.array_equal(found.train_y, expected.train_y)
+    for content in (f"(S'touch {words / 'ran'}'\nios\nsystem\n.".encode(), pickle.dumps([1]), pickle.dumps(VOCABULARY)[:40]):
+        (folder / "reddit_vocab.pck").write_bytes(content)
+        with pytest.raises(DataError, match=r"reddit_vocab.pck: (cannot read it|expected a dictionary).*: run LEAF's data/reddit"):
+            posts(words)
+    assert not (words / "ran").exists()
 
 
 def test_the_yaml_agrees_with_the_vocabulary(words: Path) -> None:

@@ -148,6 +148,17 @@ def test_hospitals_present_are_numbered(tmp_path: Path) -> None:
         volumes(tmp_path, owners=5)
 
 
+@pytest.mark.parametrize("normalise", ["zscore", "histogram"])
+def test_a_subject_s_intensities_move_nobody_else_s_volume(normalise: ixi.Normalise, tmp_path: Path) -> None:
+    folders = [subject(tmp_path, f"IXI00{i}-{hospital}-000{i}") for i, hospital in enumerate(("Guys", "HH", "IOP"))]
+    before = volumes(tmp_path, normalise=normalise).train_x
+    bright = np.random.default_rng(0).normal(1e6, 1e6, (6, 8, 5))
+    bright[0, 0, 0] = -1e12
+    save(t1(folders[1]), bright)
+    after = volumes(tmp_path, normalise=normalise).train_x
+    assert [before[i].tobytes() == after[i].tobytes() for i in range(3)] == [True, False, True]
+
+
 def test_stored_orders_of_axes_come_out_the_same(tmp_path: Path) -> None:
     plain = subject(tmp_path / "plain")
     turned = tmp_path / "turned"
@@ -229,7 +240,7 @@ def test_the_papers_test_sets_come_out(sizes: tuple[int, ...], fraction: float, 
     owners = np.repeat(np.arange(3), sizes)
     x, y = np.zeros((len(owners), 1), np.float32), np.zeros(len(owners), np.int64)
     done = prepare(
-        Records(x, y, x[:0], y[:0], owners, 2, "made up", None), test_fraction=fraction, standardise=False, unit_norm=False, seed=0
+        Records(x, y, x[:0], y[:0], owners, 2, "made up", None), test_fraction=fraction, standardise="none", unit_norm=False, seed=0
     )
     assert done.owners is not None
     assert (np.array(sizes) - np.bincount(done.owners)).tolist() == test
@@ -378,12 +389,24 @@ def test_augmentation_depends_on_its_seed_alone(labelled: Path) -> None:
     assert (one.dtype, one.shape) == (plain.dtype, plain.shape)
 
 
+def test_a_photograph_and_its_absence_move_nobody_else_s(labelled: Path) -> None:
+    """Neither what an image looks like nor whether it is there decides how another is cropped, flipped or turned."""
+    before = augmented(load(labelled).train_x, 0)
+    pil.fromarray(np.full((90, 70, 3), 255, np.uint8)).save(labelled / "Messidor/images/b.png")
+    after = augmented(load(labelled).train_x, 0)
+    assert [before[i].tobytes() == after[i].tobytes() for i in range(3)] == [False, True, True]  # b is the first
+    (labelled / "Messidor/images/b.png").unlink()
+    (labelled / "Messidor/labels.csv").write_text(LABELS.replace("b.png,1,A\n", ""))
+    fewer = augmented(load(labelled).train_x, 0)
+    assert fewer.tobytes() == before[1:].tobytes()
+
+
 def test_features_are_those_of_augmented_images(labelled: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
     monkeypatch.setattr(features, "extracted", lambda raw, *how: asked.append(raw) or raw)
     plain = load(labelled, owners=1)
     done = prepare(
-        plain, test_fraction=0.3, standardise=False, unit_norm=False, seed=0, transform="scatternet", dimensions=None, augment=True
+        plain, test_fraction=0.3, standardise="none", unit_norm=False, seed=0, transform="scatternet", dimensions=None, augment=True
     )
     assert (asked[0].train_x == done.train_x).all()
     assert not any((image == plain.train_x).all(axis=(1, 2, 3)).any() for image in done.train_x)
@@ -395,13 +418,14 @@ def test_augmentation_asks_for_images() -> None:
     for grey in (x, x.astype(np.float32)):
         raw = Records(grey, np.zeros(4, np.int64), grey[:0], np.zeros(0, np.int64), None, 2, "made up", None)
         with pytest.raises(DataError, match=r"dataset.augment=true: expected images of three colours, made up holds none"):
-            prepare(raw, test_fraction=0.0, standardise=False, unit_norm=False, seed=0, augment=True)
+            prepare(raw, test_fraction=0.0, standardise="none", unit_norm=False, seed=0, augment=True)
 
 
 def test_augmentation_flips_half_and_turns_ten_degrees(tmp_path: Path) -> None:
     photograph(tmp_path / "a.png", (600, 400))
     flips, slopes, images = [], [], 40
-    for image in augmented(np.stack([messidor.preprocess(tmp_path / "a.png")] * images), 0):
+    plain = messidor.preprocess(tmp_path / "a.png")[None]
+    for image in (augmented(plain, seed)[0] for seed in range(images)):
         red, green = image[:2, 62:162, 62:162].astype(float)
         across = np.array([[(g[:, 50:] - g[:, :50]).mean(), (g[50:] - g[:50]).mean()] for g in (red, green)])
         flips.append([across[0, 0] < 0, across[1, 1] < 0])  # red grows to the right, green downwards

@@ -111,7 +111,7 @@ def test_never_taken_by_itself() -> None:
 CLIENTS = Releases(10, 9, 3, "fixed", "secagg", "replace_one", 5, 3)
 POISSON = RecordReleases(((2, 10),), 0.5, 14, "poisson", 0, 0, 0.2, "add_remove_one", 5)
 EVERYBODY = RecordReleases(((2, 10),), 1.0, 20, "fixed", 100, 20, 0.2, "replace_one", 5)
-OVERLAPPING = RecordReleases(((2, 10),), 0.5, 90, "fixed", 100, 20, 0.2, "replace_one", 5, overlapping=True)
+OVERLAPPING = RecordReleases(((2, 10),), 0.5, 90, "fixed", 100, 20, 0.2, "replace_one", 5, holders=5)
 
 
 @pytest.mark.parametrize(

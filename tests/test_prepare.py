@@ -23,7 +23,7 @@ def toy(labels: list[int], owners: list[int] | None = None) -> Records:
 
 
 def split(raw: Records, fraction: float = 0.2, seed: int = 0) -> Records:
-    return prepare(raw, test_fraction=fraction, standardise=False, unit_norm=False, seed=seed)
+    return prepare(raw, test_fraction=fraction, standardise="none", unit_norm=False, seed=seed)
 
 
 def test_split_is_stratified_and_leaks_nothing() -> None:
@@ -65,21 +65,21 @@ def test_own_test_records_are_kept() -> None:
 
 def test_statistics_come_from_the_training_records_only() -> None:
     raw = replace(toy([0, 1, 2] * 20), test_x=np.full((4, 3), 7, np.float32), test_y=np.zeros(4, np.int64))
-    done = prepare(raw, test_fraction=0, standardise=True, unit_norm=False, seed=0)
+    done = prepare(raw, test_fraction=0, standardise="data", unit_norm=False, seed=0)
     mean, deviation = raw.train_x.mean(axis=0, dtype=float), raw.train_x.std(axis=0, dtype=float)
     assert np.allclose(done.train_x[:, [0, 2]].mean(axis=0), 0, atol=1e-6)
     assert np.allclose(done.train_x[:, [0, 2]].std(axis=0), 1, atol=1e-6)
     assert np.allclose(done.test_x[:, [0, 2]], ((7 - mean[[0, 2]]) / deviation[[0, 2]]), rtol=1e-5)
     assert (done.train_x[:, 1] == 0).all()  # constant, though .1 has no exact mean
     assert (done.test_x[:, 1] == 0).all()
-    shifted = prepare(replace(raw, test_x=raw.test_x * 100), test_fraction=0, standardise=True, unit_norm=False, seed=0)
+    shifted = prepare(replace(raw, test_x=raw.test_x * 100), test_fraction=0, standardise="data", unit_norm=False, seed=0)
     assert np.array_equal(done.train_x, shifted.train_x)
 
 
 def test_unit_norm_keeps_zero_rows() -> None:
     raw = toy([0, 1, 2] * 3)
     raw.train_x[4] = 0
-    done = prepare(raw, test_fraction=0, standardise=False, unit_norm=True, seed=0)
+    done = prepare(raw, test_fraction=0, standardise="none", unit_norm=True, seed=0)
     assert np.allclose(np.linalg.norm(done.train_x, axis=1), np.arange(9) != 4, atol=1e-6)
     assert done.train_x.dtype == np.float32
 
@@ -88,7 +88,7 @@ def test_images_stay_uint8_unless_scaled() -> None:
     x = np.random.default_rng(0).integers(0, 256, (6, 1, 2, 2), dtype=np.uint8)
     raw = replace(toy([0, 1, 2, 0, 1, 2]), train_x=x, test_x=x[:0])
     assert split(raw, 0.0).train_x.dtype == np.uint8
-    done = prepare(raw, test_fraction=0, standardise=False, unit_norm=True, seed=0)
+    done = prepare(raw, test_fraction=0, standardise="none", unit_norm=True, seed=0)
     norms = (x.astype(float) ** 2).sum(axis=(1, 2, 3), keepdims=True) ** 0.5
     assert np.allclose(done.train_x, x / norms, atol=1e-6)
 
@@ -97,24 +97,24 @@ def test_pca_stands_between_standardising_and_norms() -> None:
     x = np.random.default_rng(0).integers(0, 256, (40, 1, 4, 4), dtype=np.uint8)
     y = np.arange(40) % 3
     raw = Records(x[:30], y[:30], x[30:], y[30:], None, 3, "toy", 40)
-    done = prepare(raw, test_fraction=0, standardise=True, unit_norm=True, seed=0, transform="pca", dimensions=3)
+    done = prepare(raw, test_fraction=0, standardise="data", unit_norm=True, seed=0, transform="pca", dimensions=3)
     assert (done.train_x.shape, done.test_x.shape, done.train_x.dtype) == ((30, 3), (10, 3), np.float32)
     assert np.allclose(np.linalg.norm(done.train_x, axis=1), 1, atol=1e-6)
-    scaled = prepare(raw, test_fraction=0, standardise=True, unit_norm=False, seed=0)
+    scaled = prepare(raw, test_fraction=0, standardise="data", unit_norm=False, seed=0)
     for ours, projected in zip((done.train_x, done.test_x), features.projected(scaled.train_x, scaled.test_x, 3), strict=True):
         assert np.allclose(ours, projected / np.linalg.norm(projected, axis=1, keepdims=True), atol=1e-6)
     assert done.source == "toy, projected on 3 dimensions by PCA"
-    plain = prepare(raw, test_fraction=0, standardise=False, unit_norm=False, seed=0, transform="pca", dimensions=3)
+    plain = prepare(raw, test_fraction=0, standardise="none", unit_norm=False, seed=0, transform="pca", dimensions=3)
     grey = x.astype(np.float32) / 255
     assert np.allclose(plain.train_x, features.projected(grey[:30], grey[30:], 3)[0], atol=1e-6)
     half = replace(raw, train_x=x[:15], train_y=y[:15])
     with pytest.raises(DataError, match="dimensions=16: expected at most the number of training records, 15"):
-        prepare(half, test_fraction=0, standardise=False, unit_norm=False, seed=0, transform="pca", dimensions=16)
+        prepare(half, test_fraction=0, standardise="none", unit_norm=False, seed=0, transform="pca", dimensions=16)
 
 
 def test_pca_sees_no_record_that_was_split_off() -> None:
     raw = toy([0, 1, 2] * 10)
-    done = prepare(raw, test_fraction=0.2, standardise=False, unit_norm=False, seed=0, transform="pca", dimensions=2)
+    done = prepare(raw, test_fraction=0.2, standardise="none", unit_norm=False, seed=0, transform="pca", dimensions=2)
     alone = split(raw)
     assert np.array_equal(done.train_x, features.projected(alone.train_x, alone.test_x[:0], 2)[0])
     assert np.array_equal(done.train_y, alone.train_y)

@@ -1,12 +1,13 @@
 """What each observer sees: the table of rules, the refusals, and the attack behind the strictest of them."""
 
+import dataclasses
 import math
 
 import numpy as np
 import pytest
 
 from dpfl_bench.privacy.accounting import epsilon
-from dpfl_bench.privacy.releases import Companion, Composition, PrivacyError, RecordReleases, Releases, view
+from dpfl_bench.privacy.releases import Companion, Composition, PrivacyError, RecordReleases, Releases, fresh, view
 
 
 def releases(**changes: object) -> Releases:
@@ -21,7 +22,13 @@ def releases(**changes: object) -> Releases:
 
 def seen(observer: str, **changes: object) -> list[tuple[str, int, float]] | None:
     found = view(releases(**changes), observer)  # type: ignore[arg-type]
-    return None if found is None else [(c.mechanism, c.times, c.scale) for c in found]
+    return None if found is None else [(c.mechanism + "?" * bool(c.rounds), c.times, c.scale) for c in found]
+
+
+def test_a_coin_that_shows_is_averaged() -> None:
+    """ "gaussian?": in each of 100 rounds a client takes part with probability 1/4, and everybody sees whether it does."""
+    (found,) = view(releases(neighbours="add_remove_one"), "third_party") or ()
+    assert (found.share, found.rounds) == (0.25, ((1, 100),))
 
 
 REPLACE, ADD = {"neighbours": "replace_one"}, {"neighbours": "add_remove_one"}
@@ -41,22 +48,43 @@ def test_a_trusted_server_is_not_bounded() -> None:
 @pytest.mark.parametrize(
     ("trust", "sampling", "neighbours", "expected"),
     [
-        ("central", "full", REPLACE, [("gaussian", 100, 1.0)]),
-        ("central", "full", ADD, [("gaussian", 100, 1.0)]),
-        ("central", "fixed", REPLACE, [("fixed", 100, 1.0), ("gaussian", 35, 1.0)]),
-        ("central", "poisson", ADD, [("poisson", 100, 1.0), ("gaussian", 35, 1.0)]),
-        ("secagg", "full", REPLACE, [("gaussian", 100, 1.0)]),
-        ("secagg", "fixed", REPLACE, [("fixed", 100, 1.0), ("gaussian", 35, 1.0)]),
-        ("secagg", "fixed", ADD, [("gaussian", 35, 1.0)]),
-        ("secagg", "poisson", ADD, [("gaussian", 35, 1.0)]),
-        ("local", "full", ADD, [("gaussian", 100, math.sqrt(40))]),
-        ("local", "fixed", REPLACE, [("fixed", 100, math.sqrt(10)), ("gaussian", 35, math.sqrt(10))]),
-        ("local", "fixed", ADD, [("gaussian", 35, math.sqrt(10))]),
-        ("local", "poisson", REPLACE, [("gaussian", 35, 2.0)]),
+        ("central", "full", REPLACE, ("gaussian", 100, 1.0)),
+        ("central", "full", ADD, ("gaussian", 100, 1.0)),
+        ("central", "fixed", REPLACE, ("fixed", 100, 1.0)),
+        ("central", "poisson", ADD, ("poisson", 100, 1.0)),
+        ("secagg", "full", REPLACE, ("gaussian", 100, 1.0)),
+        ("secagg", "fixed", REPLACE, ("fixed", 100, 1.0)),
+        ("secagg", "fixed", ADD, ("gaussian?", 100, 1.0)),
+        ("secagg", "poisson", ADD, ("gaussian?", 100, 1.0)),
+        ("local", "full", ADD, ("gaussian", 100, math.sqrt(40))),
+        ("local", "fixed", REPLACE, ("fixed", 100, math.sqrt(10))),
+        ("local", "fixed", ADD, ("gaussian?", 100, math.sqrt(10))),
+        ("local", "poisson", REPLACE, ("gaussian?", 100, 1.0)),
     ],
 )
-def test_a_third_party_sees_sums(trust: str, sampling: str, neighbours: dict[str, str], expected: list[object]) -> None:
-    assert seen("third_party", trust=trust, sampling=sampling, **neighbours) == expected
+def test_a_third_party_sees_sums(trust: str, sampling: str, neighbours: dict[str, str], expected: tuple[str, int, float]) -> None:
+    assert seen("third_party", trust=trust, sampling=sampling, **neighbours) == [expected]
+    times = 100 if sampling == "full" else 35
+    scale = {"local": math.sqrt({"full": 40, "fixed": 10, "poisson": 4}[sampling])}.get(trust, 1.0)
+    assert seen("third_party_given_cohorts", trust=trust, sampling=sampling, **neighbours) == [("gaussian", times, scale)]
+
+
+def test_a_third_party_s_bound_never_looks_at_the_draw() -> None:
+    """Whatever the drawn cohorts were like: it is secret, and a number that follows from it would tell."""
+    for trust in ("local", "secagg", "central"):
+        for sampling, neighbours in (("fixed", REPLACE), ("poisson", ADD), ("fixed", ADD), ("poisson", REPLACE)):
+            if trust == "central" and (sampling, neighbours) in (("fixed", ADD), ("poisson", REPLACE)):
+                continue
+            for memory in ({}, {"sums_only": False}, {"memoryless": False}):
+                shape = {"trust": trust, "sampling": sampling, **neighbours, **memory}
+                lucky, unlucky = (dataclasses.replace(releases(**shape), worst=worst, smallest_cohort=size)
+                                  for worst, size in ((20, 10), (90, 3 if sampling == "poisson" else 10)))  # fmt: skip
+                assert view(lucky, "third_party") == view(unlucky, "third_party")
+                assert fresh(lucky, "server") == fresh(unlucky, "server")
+                if trust != "central":
+                    assert view(lucky, "server") != view(unlucky, "server")  # who knows the cohorts
+    lucky, unlucky = (records(worst=worst) for worst in (60, 500))
+    assert view(lucky, "third_party") == view(unlucky, "third_party") == fresh(lucky, "server")
 
 
 def test_rates_and_populations() -> None:
@@ -91,18 +119,22 @@ def test_inconsistent_releases_are_refused(changes: dict[str, object]) -> None:
 
 
 def test_memories_of_own_messages_leave_a_share_alone() -> None:
-    for observer in ("server", "third_party"):
-        assert seen(observer, sums_only=False) == [("gaussian", 35, pytest.approx(1 / math.sqrt(10)))]
-        assert seen(observer, sums_only=False, sampling="poisson") == [("gaussian", 35, pytest.approx(1 / math.sqrt(40)))]
-        assert seen(observer, sums_only=False, trust="local") == [("gaussian", 35, 1.0)]
+    for observer, kind, times in (
+        ("server", "gaussian", 35),
+        ("third_party", "gaussian?", 100),
+        ("third_party_given_cohorts", "gaussian", 35),
+    ):
+        assert seen(observer, sums_only=False) == [(kind, times, pytest.approx(1 / math.sqrt(10)))]
+        assert seen(observer, sums_only=False, sampling="poisson") == [(kind, times, pytest.approx(1 / math.sqrt(40)))]
+        assert seen(observer, sums_only=False, trust="local") == [(kind, times, 1.0)]
 
 
 def test_clients_that_remember_are_not_amplified() -> None:
-    """Their memories tell in which rounds they took part, so the cohorts count as known."""
+    """Their memories tell in which rounds they took part, so the coins show."""
     for trust in ("secagg", "central"):
-        assert seen("third_party", memoryless=False, trust=trust) == [("gaussian", 35, 1.0)]
+        assert seen("third_party", memoryless=False, trust=trust) == [("gaussian?", 100, 1.0)]
     poisson = seen("third_party", memoryless=False, trust="central", sampling="poisson", neighbours="add_remove_one")
-    assert poisson == [("gaussian", 35, 1.0)]
+    assert poisson == [("gaussian?", 100, 1.0)]
 
 
 # ---- companions, colluding clients, pure releases ----
@@ -138,9 +170,13 @@ def test_companions_refused(changes: dict[str, object]) -> None:
 
 def test_colluding_clients_take_their_shares_out() -> None:
     for sampling, neighbours, smallest, times in (("full", ADD, 40, 100), ("fixed", REPLACE, 10, 35), ("poisson", ADD, 4, 35)):
-        expected = [("gaussian", times, pytest.approx(math.sqrt(1 - 3 / smallest)))]
-        for observer in ("server", "third_party"):  # no amplification: they know whether they were drawn
-            assert seen(observer, sampling=sampling, colluding=3, **neighbours) == expected
+        scale = pytest.approx(math.sqrt(1 - 3 / smallest))
+        assert seen("server", sampling=sampling, colluding=3, **neighbours) == [("gaussian", times, scale)]
+        if sampling != "poisson":  # no amplification: they know whether they were drawn
+            kind = "gaussian" if sampling == "full" else "gaussian?"
+            assert seen("third_party", sampling=sampling, colluding=3, **neighbours) == [(kind, 100, scale)]
+    with pytest.raises(PrivacyError, match=r"privacy.colluding=3: .*client_sampling=fixed"):  # a cohort may be theirs alone
+        seen("third_party", sampling="poisson", colluding=3, **ADD)
     for observer in ("server", "third_party"):  # a client's own share was never theirs
         assert seen(observer, sums_only=False, colluding=9) == seen(observer, sums_only=False)
     mostly = releases(colluding=9)
@@ -170,7 +206,8 @@ def test_pure_releases_are_known_one_by_one() -> None:
             for observer in ("server", "third_party"):
                 for memory in ({}, {"sums_only": False}, {"memoryless": False}):
                     found = seen(observer, mechanism="pure", trust="local", sampling=sampling, **neighbours, **memory)
-                    assert found == [("pure", times, 1.0)]
+                    averaged = observer == "third_party" and sampling != "full"
+                    assert found == [("pure?", 100, 1.0) if averaged else ("pure", times, 1.0)]
 
 
 @pytest.mark.parametrize(
@@ -212,15 +249,16 @@ def test_record_level_views(lots: dict[str, object], mechanism: str) -> None:
     made = records(**lots)
     known = Composition(mechanism, 190, made.rate, made.population, made.sample, cohort=10)  # type: ignore[arg-type]
     assert view(made, "server") == (known,)
-    averaged, alternative = view(made, "third_party") or ()
-    assert alternative == known
+    assert view(made, "third_party_given_cohorts") == (known,)
+    (averaged,) = view(made, "third_party") or ()
     assert (averaged.mechanism, averaged.times, averaged.share, averaged.rounds) == (mechanism, 600, 0.25, ((5, 100), (2, 50)))
     assert (averaged.rate, averaged.population, averaged.sample, averaged.cohort) == (made.rate, made.population, made.sample, 10)
-    for changes in ({"share": 1.0}, {"overlapping": True}, {"rounds": (), "worst": 0}):
+    for changes in ({"share": 1.0}, {"rounds": (), "worst": 0}):
         (only,) = view(records(**lots, **changes), "third_party") or ()
         assert (only.mechanism, only.rounds, only.share) == (mechanism, (), 1.0)
-    assert view(records(**lots, overlapping=True, worst=900), "third_party") == (
-        Composition(mechanism, 900, made.rate, made.population, made.sample, cohort=10),  # type: ignore[arg-type]
+    # the coins of a record's holders are not independent: as if all of them took part in every round
+    assert view(records(**lots, holders=3, worst=900), "third_party") == (
+        Composition(mechanism, 1800, made.rate, made.population, made.sample, cohort=10),  # type: ignore[arg-type]
     )
 
 
@@ -262,6 +300,7 @@ def test_record_level_after() -> None:
         ({"sample": 0, "rate": 0.0}, "sample=0"),
         ({"worst": 601}, "worst=601"),
         ({"worst": -1}, "worst=-1"),
+        ({"holders": 0, "worst": 0}, "holders=0"),
         ({"cohort": 0}, "cohort=0"),
         ({"rounds": ((0, 5),)}, "noised gradients >= 1"),
         ({"rounds": ((5, 0),)}, "number of rounds >= 1"),
@@ -273,7 +312,7 @@ def test_record_level_refusals(changes: dict[str, object], words: str) -> None:
 
 
 def test_participations_that_do_not_add_up() -> None:
-    for changes in ({"times": 7}, {"mechanism": "pure", "times": 6}, {"times": 6, "share": 0.0}):
+    for changes in ({"times": 7}, {"times": 6, "share": 1.5}, {"times": 6, "share": 0.0}):
         with pytest.raises(PrivacyError, match=r"times=7|participation"):
             Composition(**{"mechanism": "gaussian", "rounds": ((3, 2),), **changes})  # type: ignore[arg-type]
 

@@ -66,11 +66,14 @@ def _read(files: list[Path], features: int | None) -> tuple[list[np.ndarray], li
     from sklearn.datasets import load_svmlight_files
 
     names = ", ".join(str(file) for file in files)
-    try:  # together: whether indices begin at 0 or 1, and how many there are, must come out the same
-        parts = load_svmlight_files([str(file) for file in files], n_features=features, dtype=np.float32)
+    # together, for as many features. Indices begin at 1: were the files asked, one record could move everybody's features by one
+    try:
+        parts = load_svmlight_files([str(file) for file in files], n_features=features, dtype=np.float32, zero_based=False)
     except (ValueError, OSError) as error:
         reason = " ".join(str(error).split())
-        raise DataError(f"{names}: expected LIBSVM text ({reason}): replace the file, or correct dataset.features") from error
+        raise DataError(
+            f"{names}: expected LIBSVM text, indices from 1 ({reason}): replace the file, or correct dataset.features"
+        ) from error
     values = np.unique(np.concatenate(parts[1::2]))
     if len(values) < 2 or (values != np.round(values)).any():
         shown = ", ".join(f"{value:g}" for value in values[:5])

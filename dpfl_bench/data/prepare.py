@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 
 from dpfl_bench import ranges
-from dpfl_bench.data import features
+from dpfl_bench.data import features, published
+from dpfl_bench.data import standardise as standardising
 from dpfl_bench.data.augment import augmented
 from dpfl_bench.data.records import DataError, Records, check_tokens
 from dpfl_bench.problems.tasks import IGNORED
 from dpfl_bench.rng import generator
 
+_LARGEST = float(np.finfo(np.float32).max)
 _AT_ONCE = 2**24  # bytes that are copied on the way to their new place
 
 
@@ -20,9 +23,12 @@ def prepare(
     raw: Records,
     *,
     test_fraction: float,
-    standardise: bool,
+    standardise: standardising.Way,
     unit_norm: bool,
     seed: int,
+    centres: Sequence[float] | None = None,
+    scales: Sequence[float] | None = None,
+    limit: float | None = None,
     transform: str | None = None,
     dimensions: int | None = None,
     weights: str | None = None,
@@ -34,30 +40,37 @@ def prepare(
     one computation serves every split; resnet18 by `weights`, null for torchvision's). Without test records,
     `test_fraction` of them is split off: within each natural client where there are owners (who keep at least one), else
     within each class. (With `augment` that comes first, for training images alone are flipped and turned.) Then features are
-    standardised by the *training* mean and deviation (constant columns become 0), then `transform` pca projects them on
-    `dimensions` directions, found from *training* records, then each record is scaled to unit L2 norm (zero rows stay 0). Any
-    of the three turns uint8 images into floats in [0, 1]; without them they stay uint8. The mean, the deviation and the
-    directions are taken without privacy: no eps covers them.
+    standardised: `public` by `centres` and `scales`, or the law that the records bring, clipped to [-limit, limit]; `data` by the
+    *training* mean and deviation (constant columns become 0). Then `transform` pca projects them on `dimensions` directions, found
+    from *training* records, then each record is scaled to unit L2 norm (zero rows stay 0). Any of the three turns uint8 images
+    into floats in [0, 1]; without them they stay uint8. The training mean and deviation and the directions are taken without
+    privacy: no eps covers them (`Settings.leaks`). Of all the rest, no record's numbers depend on another record's.
 
     `dpscaffold` says "first standardized, then normalized to have unit L2 norm" and calls PCA a layer of its network, which
     leaves open whether norms are taken before or after it; its code (data/Mnist/data_generator.py) normalises what PCA gave,
     and so do we: what the model sees has unit norm. Its PCA is fitted before the split, on test records too; ours is not.
     """
     _check(raw)
-    _check_asked(raw, test_fraction, standardise or unit_norm, transform, dimensions)
+    scaled = standardise != "none"
+    _check_asked(raw, test_fraction, scaled or unit_norm, transform, dimensions)
     if augment:
         raw = _augmented(_split(raw, test_fraction, seed), seed)
     records = _split(features.extracted(raw, transform, weights), test_fraction, seed)
     train, test, source = records.train_x, records.test_x, records.source
-    if standardise or unit_norm or transform == "pca":
+    if scaled or unit_norm or transform == "pca":
         train, test = _float(train), _float(test)
-    if standardise:
-        train, test = _standardised(train, test)
+    if standardise == "public":
+        scaling, bound = published.constants(centres, scales, limit, raw.law, raw.source)
+        train, test = standardising.by_constants(train, test, scaling, bound)
+    if standardise == "data":
+        train, test = standardising.by_training(train, test)
     if transform == "pca" and dimensions is not None:
         train, test = features.projected(train, test, dimensions)
         source = f"{source}, projected on {dimensions} dimensions by PCA"
     if unit_norm:
         train, test = _unit(train), _unit(test)
+    if not (_finite(train) and _finite(test)):
+        raise DataError(f"{source}: a prepared record is not finite as float32 numbers: replace the data, or prepare them otherwise")
     return replace(records, train_x=train, test_x=test, source=source)
 
 
@@ -133,7 +146,7 @@ def _problem(raw: Records) -> str:
         if len(x) != len(y):
             return f"{len(x)} {part} records with {len(y)} labels"
         if not (_finite(x) and _finite(y)):
-            return f"a {part} record is not finite"
+            return f"a {part} record is not finite as float32 numbers"
         least, most = {"next_token": (IGNORED, raw.classes - 1), "segment": (0, 1)}.get(raw.task, (0, raw.classes - 1))
         if raw.classes and (y.dtype.kind not in "iu" or (len(y) and (y.min() < least or y.max() > most))):
             return f"expected whole {part} labels in {least}..{most}"
@@ -143,7 +156,10 @@ def _problem(raw: Records) -> str:
 
 
 def _finite(values: np.ndarray) -> bool:
-    return values.dtype.kind in "iu" or bool(np.isfinite(values).all())
+    """As float32: a float64 number beyond its range would become infinite on the way. No copy is made, for there may be many."""
+    if values.dtype.kind in "iu" or values.size == 0:
+        return True
+    return bool(values.min() >= -_LARGEST and values.max() <= _LARGEST)  # neither holds for what is not a number
 
 
 def _counts_up(owners: np.ndarray, records: int) -> bool:
@@ -186,16 +202,6 @@ def _split(raw: Records, fraction: float, seed: int) -> Records:
 
 def _float(x: np.ndarray) -> np.ndarray:
     return x.astype(np.float32) / 255 if x.dtype == np.uint8 else x.astype(np.float32, copy=False)
-
-
-def _standardised(train: np.ndarray, test: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Both parts by the training part's statistics, which are summed in float64."""
-    mean = train.mean(axis=0, dtype=np.float64)
-    deviation = train.std(axis=0, dtype=np.float64)
-    # a constant column's deviation may come out as a rounding error: ask the values themselves
-    varies = train.max(axis=0) > train.min(axis=0)
-    scale = np.where(varies, 1 / np.where(varies, deviation, 1), 0)
-    return ((train - mean) * scale).astype(np.float32), ((test - mean) * scale).astype(np.float32)
 
 
 def _unit(x: np.ndarray) -> np.ndarray:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from dpfl_bench.data import messidor, vision
-from dpfl_bench.data.root import data_root
+from dpfl_bench.data.root import data_root, vocabulary_file
 
 # what LEAF publishes: samples of the whole set, and pixels, characters or tokens of one, which take a byte each at least
 LEAF = {"femnist": (805_263, 784), "shakespeare": (4_226_158, 80), "reddit": (56_587_343, 10)}
@@ -102,7 +102,7 @@ def _leaf(dataset: Mapping[str, Any]) -> Presence:
     folder = data_root(dataset.get("root")) / name / "data"
     parts = {f"{part}/*.json": sorted((folder / part).glob("*.json")) for part in ("train", "test")}
     if name == "reddit":
-        words = Path(dataset["vocabulary"]).expanduser() if dataset.get("vocabulary") else folder / "reddit_vocab.json"
+        words = vocabulary_file(dataset.get("vocabulary"), folder)
         parts[words.name] = [words] if words.is_file() else []
     there = _files([file for files in parts.values() for file in files])
     lacking = [pattern for pattern, files in parts.items() if not files]

@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import numpy as np
 
 
 class DataError(ValueError):
     """Data that is missing, cut short or corrupt. The message names the folder, the files expected and what to do."""
+
+
+class Scaling(NamedTuple):
+    """One number for each feature: what is subtracted from it, and what it is then divided by."""
+
+    centres: Sequence[float] | np.ndarray
+    scales: Sequence[float] | np.ndarray
 
 
 @dataclass(frozen=True)
@@ -36,6 +45,8 @@ class Records:
     test_owners: np.ndarray | None = None  # (n,) the natural client of each test record, None where the data has none
     counted: tuple[int, str] | None = None  # where `expected` counts what records are cut from: how many these are of, and the word
 
+    law: Scaling | None = None  # each feature's mean and deviation by the law that generated the records, None where there is none
+
     @property
     def subset(self) -> str:
         """Empty for a whole data set, else "subset n of N"."""
@@ -46,6 +57,6 @@ class Records:
 def check_tokens(source: str, scaled: bool, transform: str | None) -> None:
     """Tokens are names, and stay as they are."""
     if scaled:
-        raise DataError(f"dataset.standardise, dataset.unit_norm: {source} holds tokens, not numbers; expected both false")
+        raise DataError(f"dataset.standardise, dataset.unit_norm: {source} holds tokens, not numbers; expected none and false")
     if transform is not None:
         raise DataError(f"dataset.transform={transform}: {source} holds tokens, not numbers; expected null")

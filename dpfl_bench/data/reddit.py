@@ -8,18 +8,16 @@ from typing import Any
 
 import numpy as np
 
-from dpfl_bench.data import leaf
+from dpfl_bench.data import leaf, pickled
 from dpfl_bench.data.records import DataError, Records
-from dpfl_bench.data.root import data_root
+from dpfl_bench.data.root import data_root, vocabulary_file
 from dpfl_bench.problems.tasks import IGNORED
 from dpfl_bench.rng import generator
 
 LENGTH = 10
 _STEPS = "download the data named in https://github.com/TalwalkarLab/leaf/tree/master/data/reddit and put its train and test in {folder}"
-_VOCABULARY = (
-    "run LEAF's data/reddit/build_vocab.py --data-dir {folder}/train --target-dir . and then python -c \"import json, pickle; "
-    "json.dump(pickle.load(open('reddit_vocab.pck', 'rb')), open('{file}', 'w'))\", or set dataset.vocabulary"
-)
+_VOCABULARY = "run LEAF's data/reddit/build_vocab.py --data-dir {folder}/train --target-dir {folder}, or set dataset.vocabulary"
+_PICKLES = (".pck", ".pkl", ".pickle")
 
 
 @dataclass(frozen=True)
@@ -39,11 +37,12 @@ def load(
     Words outside the vocabulary, as inputs and as targets, have its unknown id, `unknown`: they are learnt, and no hit. A record is
     a sequence, while LEAF's 56587343 samples, which `Records.subset` counts, are posts. LEAF's validation posts are not read.
 
-    vocabulary: LEAF's, as JSON (vocab, size, unk_symbol, pad_symbol); null: ROOT/reddit/data/reddit_vocab.json. clients: the users
+    vocabulary: LEAF's, as JSON (vocab, size, unk_symbol, pad_symbol) or as the pickle that its script writes, of which nothing is
+    run; null: ROOT/reddit/data/reddit_vocab.json or .pck. It is made of training posts (`Settings.leaks`). clients: the users
     are dealt in turn, in an order drawn by `seed`, to so many owners (`balancing`: 3); null: every user is one.
     """
     folder = data_root(root) / "reddit" / "data"
-    words = _read(Path(vocabulary).expanduser() if vocabulary else folder / "reddit_vocab.json", folder)
+    words = _read(vocabulary_file(vocabulary, folder), folder)
     for key, value, found in (("classes", classes, words.size), ("unknown", unknown, words.unknown)):
         if value != found:
             raise DataError(f"dataset.{key}={value}: the vocabulary says {found}: set dataset.{key}={found}")
@@ -83,8 +82,8 @@ def _ids(sequences: list[Any], words: _Vocabulary) -> np.ndarray:
 def _read(file: Path, folder: Path) -> _Vocabulary:
     remedy = _VOCABULARY.format(folder=folder, file=file)
     if not file.is_file():
-        raise DataError(f"no file {file}: expected LEAF's vocabulary as JSON: {remedy}")
-    content = leaf.json_of(file, remedy)
+        raise DataError(f"no file {file}: expected LEAF's vocabulary as JSON or .pck: {remedy}")
+    content = _unpickled(file, remedy) if file.suffix in _PICKLES else leaf.json_of(file, remedy)
     ids = content.get("vocab")
     numbers = [number for key in ("size", "unk_symbol", "pad_symbol") if isinstance(number := content.get(key), int)]
     if not isinstance(ids, dict) or len(numbers) < 3:
@@ -93,6 +92,17 @@ def _read(file: Path, folder: Path) -> _Vocabulary:
     if any(type(i) is not int or not 0 <= i < size for i in (*ids.values(), unknown, pad)) or unknown == pad:
         raise DataError(f"{file}: expected ids 0..{size - 1}, the unknown's not the pad's: {remedy}")
     return _Vocabulary(ids, size, unknown, pad)
+
+
+def _unpickled(file: Path, remedy: str) -> dict[str, Any]:
+    try:
+        with file.open("rb") as opened:
+            content = pickled.load(opened)
+    except pickled.UNREADABLE as error:
+        raise DataError(f"{file}: cannot read it ({' '.join(str(error).split()) or type(error).__name__}): {remedy}") from error
+    if not isinstance(content, dict):
+        raise DataError(f"{file}: expected a dictionary, found a {type(content).__name__}: {remedy}")
+    return content
 
 
 def _dealt(records: Records, clients: int, seed: int) -> Records:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
-from dpfl_bench.data.records import Records
+from dpfl_bench.data.records import Records, Scaling
 from dpfl_bench.rng import generator
 
 
@@ -25,7 +27,7 @@ def logistic(
     u'_i ~ N(0, alpha I); x ~ N(v_i, Sigma) with Sigma_jj = j^-1.2 (j from 1), v_i ~ N(B_i, I), B_i ~ N(0, beta I) (beta
     is the appendix's nu); y = argmax W_i' x + b_i, changed with probability `flip` to one of the other classes,
     uniformly. As printed, alpha only scales W_i and b_i by sqrt(1 + alpha) in distribution, which argmax does not see:
-    another alpha is another draw of the same federation.
+    another alpha is another draw of the same federation. The law brought along is that of x over all clients.
     """
     x = np.empty((clients, records_per_client, dimension), np.float32)
     y = np.empty((clients, records_per_client), np.int64)
@@ -35,7 +37,15 @@ def logistic(
         flipped = rng.random(records_per_client) < flip
         other = (truth + rng.integers(1, classes, records_per_client)) % classes
         y[client] = np.where(flipped, other, truth)
-    return _natural(x, y, classes, f"generated: dpscaffold D.2, alpha {alpha:g}, beta {beta:g}, seed {seed}")
+    made = _natural(x, y, classes, f"generated: dpscaffold D.2, alpha {alpha:g}, beta {beta:g}, seed {seed}")
+    spread = (1 + beta + _deviations(dimension) ** 2) ** 0.5  # B_i, v_i and x add their variances; alpha is of the labels alone
+    return replace(made, law=Scaling(np.zeros(dimension), spread))
+
+
+def _deviations(dimension: int) -> np.ndarray:
+    """Of a client's features about its centre: the root of Sigma_jj."""
+    deviations: np.ndarray = np.arange(1, dimension + 1) ** -0.6
+    return deviations
 
 
 def _ground_truth(
@@ -45,8 +55,7 @@ def _ground_truth(
     weights = rng.normal(0, alpha**0.5, (dimension, classes)) + rng.normal(size=(dimension, classes))
     bias = rng.normal(0, alpha**0.5, classes) + rng.normal(size=classes)
     centre = rng.normal(0, beta**0.5, dimension) + rng.normal(size=dimension)
-    deviation = np.arange(1, dimension + 1) ** -0.6  # the root of Sigma_jj
-    x = centre + deviation * rng.normal(size=(records, dimension))
+    x = centre + _deviations(dimension) * rng.normal(size=(records, dimension))
     return x, (x @ weights + bias).argmax(axis=1)
 
 

@@ -55,7 +55,7 @@ def _all_there(name: str, dataset: Mapping[str, Any]) -> None:
 
 def _report(name: str, dataset: Mapping[str, Any], raw: Records) -> Report:
     """What was found in records that were loaded; prepare() refuses what cannot be trained on."""
-    records = prepare(raw, test_fraction=0.0, standardise=False, unit_norm=False, seed=0)
+    records = prepare(raw, test_fraction=0.0, standardise="none", unit_norm=False, seed=0)
     looked = presence(dataset)
     parts = [] if looked is None or looked.folder is None else _parts(dataset, looked)
     needs_none = looked is not None and looked.folder is None

@@ -1,10 +1,12 @@
-"""MNIST, Fashion-MNIST, CIFAR-10, CIFAR-100, EMNIST balanced and EMNIST bymerge, read by torchvision's own classes."""
+"""MNIST, Fashion-MNIST, CIFAR-10, CIFAR-100, EMNIST balanced and EMNIST bymerge: torchvision's files, addresses and checksums.
+
+CIFAR's files are pickles, which torchvision opens as they are; here they are read by `pickled`, which runs nothing that is in them.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import http.client
-import pickle
 import shutil
 import tarfile
 import zipfile
@@ -14,6 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from dpfl_bench.data import pickled
 from dpfl_bench.data.download import alone, fetch, file_checksum, made
 from dpfl_bench.data.records import DataError, Records
 from dpfl_bench.data.root import data_root, fetch_command
@@ -21,11 +24,8 @@ from dpfl_bench.data.torchvision_import import import_torchvision
 
 _CHUNK = 1 << 20
 ZIP = "gzip.zip"  # all of EMNIST, and the only file of it whose md5 torchvision has
-UNREADABLE = (  # what readers of cut or foreign files raise; a pickle can raise nearly all of them
-    *(OSError, EOFError, ValueError, RuntimeError, AssertionError, LookupError, TypeError, AttributeError, ImportError),
-    *(MemoryError, OverflowError),
-    *(pickle.UnpicklingError, zipfile.BadZipFile, tarfile.TarError, zlib.error, http.client.HTTPException),
-)
+# what readers of cut or foreign files raise
+UNREADABLE = (*pickled.UNREADABLE, zipfile.BadZipFile, tarfile.TarError, zlib.error, http.client.HTTPException)
 # torchvision has the md5 of the .gz only; these are of what the .gz with torchvision's md5 hold
 _UNPACKED = {
     "MNIST": {
@@ -97,7 +97,7 @@ SETS = {
 def load(*, name: str, root: str | None, download: bool, verify: bool) -> Records:
     """Images as uint8 (n, channels, height, width), upright. name: one of SETS (any case, with or without underscores).
 
-    verify: the files must be the whole set's, by torchvision's checksums (pickles are opened after that only). Without
+    verify: the files must be the whole set's, by torchvision's checksums. Without
     it the parts that are there are taken, unchecked: `Records.subset` says how many, `source` says if only the training
     or only the test files are there. The latter's images are then training records.
     """
@@ -211,7 +211,7 @@ def _read(kind: ImageSet, source: Any, folder: Path, parts: list[_Files]) -> tup
 def _checked(kind: ImageSet, source: Any, folder: Path, files: _Files) -> tuple[np.ndarray, np.ndarray]:
     """What torchvision reads from these files, or a DataError that names them."""
     try:
-        x, y = _cifar_part(source, folder, files[0]) if kind.image[0] == 3 else _idx_part(kind, source, folder, files)
+        x, y = _cifar_part(kind, folder, files[0]) if kind.image[0] == 3 else _idx_part(kind, source, folder, files)
         if x.dtype != np.uint8 or x.shape[1:] != kind.image or y.shape != x.shape[:1]:
             raise ValueError(f"images {x.dtype} {x.shape} with labels {y.shape}, expected uint8 {('n', *kind.image)} with labels (n,)")
     except UNREADABLE as error:
@@ -221,11 +221,13 @@ def _checked(kind: ImageSet, source: Any, folder: Path, files: _Files) -> tuple[
     return x, y
 
 
-def _cifar_part(source: Any, folder: Path, file: str) -> tuple[np.ndarray, np.ndarray]:
-    """One pickle through torchvision's class: told that it is all there is, without a checksum (`differing` has seen to that)."""
-    one = {"train_list": [(file, None)], "test_list": [], "_load_meta": lambda self: None}
-    read = type(source.__name__, (source,), one)(str(folder), train=True)
-    return read.data.transpose(0, 3, 1, 2), np.asarray(read.targets).astype(np.int64, casting="safe")
+def _cifar_part(kind: ImageSet, folder: Path, file: str) -> tuple[np.ndarray, np.ndarray]:
+    """One pickle, whether its checksum was asked for or not."""
+    with (folder / kind.folder / file).open("rb") as opened:
+        entry = pickled.load(opened)
+    images = np.array(entry["data"])  # a copy, in memory of its own
+    labels = entry["labels" if "labels" in entry else "fine_labels"]
+    return images.reshape(-1, *kind.image), np.asarray(labels).astype(np.int64, casting="safe")
 
 
 def _idx_part(kind: ImageSet, source: Any, folder: Path, files: _Files) -> tuple[np.ndarray, np.ndarray]:
@@ -263,7 +265,10 @@ def _unpack(kind: ImageSet, source: Any, folder: Path) -> None:
         for archive, _, _ in _archives(kind, source):
             (work / archive).parent.mkdir(parents=True, exist_ok=True)
             (work / archive).symlink_to((folder / archive).absolute())
-        source(str(work), train=False, download=True, **kind.split)  # reads the test part: the smaller one
+        if kind.image[0] == 3:
+            _untar(kind, work / source.filename, work)
+        else:
+            source(str(work), train=False, download=True, **kind.split)  # reads the test part: the smaller one
         (folder / kind.folder).mkdir(parents=True, exist_ok=True)
         for file in (work / kind.folder).iterdir():
             target = folder / kind.folder / file.name
@@ -271,6 +276,18 @@ def _unpack(kind: ImageSet, source: Any, folder: Path) -> None:
                 file.replace(target)
     finally:
         shutil.rmtree(work, ignore_errors=True)
+
+
+def _untar(kind: ImageSet, archive: Path, folder: Path) -> None:
+    """The set's files and no others."""
+    (folder / kind.folder).mkdir(parents=True)
+    with tarfile.open(archive) as packed:
+        for file in kind.files:
+            member = packed.extractfile(f"{kind.folder}/{file}")
+            if member is None:
+                raise tarfile.TarError(f"{archive}: {file} is no file")
+            with member, (folder / kind.folder / file).open("wb") as opened:
+                shutil.copyfileobj(member, opened)
 
 
 def _archives(kind: ImageSet, source: Any) -> list[tuple[Path, list[str], str]]:

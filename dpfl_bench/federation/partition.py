@@ -6,6 +6,7 @@ Every function returns one array of record indices (int64, sorted) for each clie
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -105,6 +106,21 @@ def by_owner(owners: np.ndarray) -> Parts:
     """The records of owner 0, of owner 1, ..."""
     order = np.argsort(owners, kind="stable")
     return np.split(order, np.flatnonzero(np.diff(owners[order])) + 1)
+
+
+def counted(parts: Sequence[np.ndarray], records: int) -> np.ndarray:
+    """How many clients hold each of so many records, (records,). Raises ValueError for parts that no partition may deal."""
+    for client, part in enumerate(parts):
+        if part.ndim != 1 or part.dtype.kind not in "iu" or (len(part) and not 0 <= int(part.min()) <= int(part.max()) < records):
+            raise ValueError(f"client {client}: expected one row of whole numbers in 0..{records - 1}; correct the partition")
+        own = np.sort(part)
+        twice = own[1:][own[1:] == own[:-1]]
+        if len(twice):
+            raise ValueError(
+                f"client {client} holds record {twice[0]} more than once: expected each record once in a client, for what bounds the "
+                "part of one would not bound it; correct the partition"
+            )
+    return np.bincount(np.concatenate(parts), minlength=records) if len(parts) else np.zeros(records, np.int64)
 
 
 def digest(parts: Parts) -> str:

@@ -9,15 +9,15 @@ from dpfl_bench.launchers.base import Launcher
 from dpfl_bench.settings import ConfigError
 from dpfl_bench.targets import target
 
-OURS = "dpfl_bench.launchers."
+OURS = {f"{__name__}.{path}" for path in ("basic.Basic", "joblib.Joblib", "slurm.Slurm")}  # a dry run calls them: nothing else
 HYDRAS_BASIC = "hydra._internal.core_plugins.basic_launcher.BasicLauncher"  # what `hydra/launcher=basic` names
 
 
 def chosen(node: Mapping[str, Any]) -> Launcher:
     """The launcher of `hydra/launcher=...`, made of its options; they are checked here."""
     if node["_target_"] == HYDRAS_BASIC:
-        node = {"_target_": f"{OURS}basic.Basic"}
-    if not str(node["_target_"]).startswith(OURS):
+        node = {"_target_": f"{__name__}.basic.Basic"}
+    if node["_target_"] not in OURS:
         raise ConfigError(f"hydra/launcher: expected basic, joblib or slurm, got the class {node['_target_']}")
     made: Launcher = target(node)(**{key: value for key, value in node.items() if key != "_target_"})
     return made

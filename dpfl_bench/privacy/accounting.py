@@ -10,7 +10,8 @@ an upper bound:
   Balle & Kasiviswanathan 2019, Theorem 27).
 - participation (`rounds`, any of the three under a coin that shows): PLD of the mixture, in one pass over Fourier space where
   dp-accounting's `compute_mixture`, to which the tests hold it, takes a composition for every length of round; RDP of the mixture.
-- pure (any sampling, either relation): the optimal composition of eps_0-DP, exact; basic composition, times * eps_0.
+- pure (any sampling, either relation): the optimal composition of eps_0-DP, exact, also over coins that show (`rounds`); basic
+  composition, times * eps_0.
 
 `paper` is dpscaffold's own accountant (`paper.py`), for what it was made for; it is no bound, and nothing here takes it by itself.
 
@@ -153,17 +154,6 @@ def _candidates_of_the_paper(compositions: Sequence[Composition]) -> list[tuple[
     return pairs
 
 
-def before_the_draw(view: Composition | View, accountant: str) -> list[tuple[Composition, str]]:
-    """The candidates that average over the cohorts' coins: a view's first alternative (all, where the accountant is not valid for it).
-
-    The other alternatives know how the coins fell. Were noise or the number of rounds chosen by those, it would tell of the coins, and
-    the average would hold with delta up to doubled only.
-    """
-    first = view if isinstance(view, Composition) else view[0]
-    pairs = candidates(view, accountant)
-    return [pair for pair in pairs if pair[0] == first] or pairs
-
-
 def one(composition: Composition, noise_multiplier: float, delta: float, name: str) -> float:
     """Eps of one composition by one accountant: 0 if nothing is released, inf without noise."""
     if composition.times == 0:
@@ -192,7 +182,13 @@ def _one_pure(c: Composition, noise_multiplier: float, delta: float, name: str) 
     pure = 1 / noise_multiplier if noise_multiplier > 0 else math.inf
     if pure in (0, math.inf):
         return pure
-    return divergences.pure_epsilon(pure, c.times, delta) if name == "exact" else c.times * pure
+    if name == "basic":
+        return c.times * pure
+    return (
+        divergences.participation_pure_epsilon(pure, c.share, c.rounds, delta)
+        if c.rounds
+        else divergences.pure_epsilon(pure, c.times, delta)
+    )
 
 
 def _one_participation(c: Composition, z: float, delta: float, name: str) -> float:
@@ -211,6 +207,8 @@ def renyi(composition: Composition, noise_multiplier: float) -> tuple[Any, Any]:
     """(orders, Rényi divergences there) of a whole composition, either order of the neighbours. Unit, relation: the composition's."""
     c = composition
     if c.mechanism == "pure":
+        if c.rounds:
+            return divergences.mixed_rdp(*divergences.pure_rdp(1 / noise_multiplier, 1), c.share, c.rounds)
         return divergences.pure_rdp(1 / noise_multiplier, c.times)
     z = c.joint(noise_multiplier) * c.scale
     if c.rounds:

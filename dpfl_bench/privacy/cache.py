@@ -12,24 +12,44 @@ from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
 
-CACHE_VERSION = 2  # bump when a change moves any calibrated noise
+CACHE_VERSION = 3  # bump when a change moves any calibrated noise
 
 
 def cached(question: dict[str, object], answer: Callable[[], float]) -> float:
-    """The positive number that answers a question; a missing, broken or unwritable entry costs time, never a result."""
-    question = {**question, "cache_version": CACHE_VERSION, "dp_accounting": version("dp-accounting")}
-    text = json.dumps(question, sort_keys=True)
-    path = folder() / f"{hashlib.sha256(text.encode()).hexdigest()}.json"
+    """The positive number that answers a question; a missing, broken or unwritable entry costs time, never a result.
+
+    A checksum tells a rotten entry. It tells no forged one: whoever can write here can write any number, so who uses an answer checks it.
+    """
+    text = _text(question)
+    path = _path(text)
     try:
         entry = json.loads(path.read_text())
         kept = float(entry["answer"])
-        if entry["question"] == json.loads(text) and 0 < kept < math.inf:
+        if entry["question"] == json.loads(text) and entry["checksum"] == _checksum(text, kept) and 0 < kept < math.inf:
             return kept
     except (OSError, ValueError, KeyError, TypeError):
         pass  # not there, or broken: ask again
     fresh = answer()
-    _keep(path, json.dumps({"question": question, "answer": fresh}, sort_keys=True))
+    _keep(path, json.dumps({"question": json.loads(text), "answer": fresh, "checksum": _checksum(text, fresh)}, sort_keys=True))
     return fresh
+
+
+def forget(question: dict[str, object]) -> None:
+    """Throw the answer away."""
+    with contextlib.suppress(OSError):
+        _path(_text(question)).unlink()
+
+
+def _text(question: dict[str, object]) -> str:
+    return json.dumps({**question, "cache_version": CACHE_VERSION, "dp_accounting": version("dp-accounting")}, sort_keys=True)
+
+
+def _path(text: str) -> Path:
+    return folder() / f"{hashlib.sha256(text.encode()).hexdigest()}.json"
+
+
+def _checksum(text: str, answer: float) -> str:
+    return hashlib.sha256(f"{text} {answer!r}".encode()).hexdigest()[:16]
 
 
 def folder() -> Path:

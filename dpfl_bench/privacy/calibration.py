@@ -11,15 +11,16 @@ import dataclasses
 import math
 from collections.abc import Callable
 
-from dpfl_bench.privacy.accounting import accountants_for, before_the_draw, epsilon, mu_for, one
-from dpfl_bench.privacy.cache import cached
+from dpfl_bench.privacy.accounting import accountants_for, candidates, epsilon, mu_for, one
+from dpfl_bench.privacy.cache import cached, forget
 from dpfl_bench.privacy.releases import Composition, Observer, PrivacyError, RecordReleases, Releases, View, view
 
 _TIGHT = 0.9992  # a search stops once eps lies between this part of the target and the target
+_ALMOST = 0.99  # what is kept on disk for less is asked again
 
 
 def calibrate(releases: Releases | RecordReleases, observer: Observer, eps: float, delta: float, accountant: str = "auto") -> float:
-    """The noise multiplier with .999 eps < epsilon <= eps towards `observer`, before the cohorts are drawn; 0 if eps is inf."""
+    """The noise multiplier with .999 eps < epsilon <= eps towards `observer`; 0 if eps is inf."""
     compositions = view(releases, observer)
     if compositions is None:
         raise PrivacyError(
@@ -27,16 +28,27 @@ def calibrate(releases: Releases | RecordReleases, observer: Observer, eps: floa
         )
     if not eps > 0:
         raise PrivacyError(f"eps={eps}: expected eps > 0 (use eps=inf for no privacy)")
-    pairs = before_the_draw(compositions, accountant)
+    pairs = candidates(compositions, accountant)
     epsilon(compositions, 0.0, delta, accountant)  # checks delta before anything is searched
     if eps == math.inf or any(c.times == 0 for c in compositions):
         return 0.0
     if all(name == "exact" for _, name in pairs):  # solved faster than read
-        noise = _solve(pairs, eps, delta)
-    else:
-        question = {"kind": type(releases).__name__, "releases": dataclasses.asdict(releases), "observer": observer}
-        noise = cached({**question, "accountant": accountant, "eps": eps, "delta": delta}, lambda: _solve(pairs, eps, delta))
+        return _solve(pairs, eps, delta)
+    question: dict[str, object] = {"kind": type(releases).__name__, "releases": dataclasses.asdict(releases), "observer": observer}
+    question |= {"accountant": accountant, "eps": eps, "delta": delta}
+    noise = cached(question, lambda: _solve(pairs, eps, delta))
+    if not _ALMOST * eps <= _spent(pairs, noise, delta) <= eps:  # the entry is forged, or of other code
+        forget(question)
+        noise = cached(question, lambda: _solve(pairs, eps, delta))
+    spent = _spent(pairs, noise, delta)
+    if spent > eps:
+        raise PrivacyError(f"noise_multiplier={noise:.6g}: expected to spend at most eps={eps:g}, it spends {spent:.6g} (report this)")
     return noise
+
+
+def _spent(pairs: list[tuple[Composition, str]], noise: float, delta: float) -> float:
+    """Computed afresh: the run prints this eps too, and the accountants remember what they were asked last."""
+    return min(one(composition, noise, delta, name) for composition, name in pairs)
 
 
 def _solve(pairs: list[tuple[Composition, str]], eps: float, delta: float) -> float:
@@ -49,7 +61,8 @@ def _solve(pairs: list[tuple[Composition, str]], eps: float, delta: float) -> fl
         if noise < least:
             least, winner = noise, (composition, name)
     if least == math.inf:
-        raise PrivacyError(f"eps={eps}, delta={delta}: {pairs[0][1]} finds no noise that is enough (use accountant=auto)")
+        asked = " or ".join(dict.fromkeys(name for _, name in pairs))
+        raise PrivacyError(f"eps={eps}, delta={delta}: {asked} finds no noise that is enough; raise eps or delta")
     if winner[1] != "paper":  # no bound, so nothing to hold it to
         _cross_check(*winner, least, delta)
     return least
@@ -144,14 +157,14 @@ def max_rounds(
     """The largest number of rounds, at most `limit`, with epsilon <= eps. `view_at(t)` is the view of the first t rounds."""
 
     def fits(rounds: int) -> bool:
-        return any(one(c, noise_multiplier, delta, name) <= eps for c, name in before_the_draw(view_at(rounds), accountant))
+        return any(one(c, noise_multiplier, delta, name) <= eps for c, name in candidates(view_at(rounds), accountant))
 
     if limit < 1 or not fits(1):
         return 0
 
     def spent(rounds: int) -> float:
         """By the tightest accountant: every question costs."""
-        composition, name = before_the_draw(view_at(rounds), accountant)[0]
+        composition, name = candidates(view_at(rounds), accountant)[0]
         return one(composition, noise_multiplier, delta, name)
 
     guess = _rounds_of_a_gaussian(view_at(1)[0], noise_multiplier, mu_for(eps, delta))

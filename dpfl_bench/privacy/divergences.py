@@ -226,6 +226,26 @@ def pure_epsilon(pure: float, times: int, delta: float) -> float:
     return min(found * (1 + 1e-9), times * pure)
 
 
+def participation_pure_epsilon(pure: float, share: float, rounds: Rounds, delta: float) -> float:
+    """Eps of a participation whose releases are pure `pure`-DP each, either relation, rounded up; basic composition where it is too long.
+
+    As in `pure_epsilon` none is worse than randomised response, whose losses are +pure and -pure: their sums are whole multiples.
+    """
+    most = sum(k * count for k, count in rounds)
+    sure = delta - 1e-12
+    if sure <= 0 or most > 2**20:
+        return most * pure
+    cells = 1 << (2 * most).bit_length()  # at least 2 most + 1: nothing wraps around
+    losses, down = np.zeros(cells), math.exp(-pure) / (1 + math.exp(-pure))
+    losses[1], losses[-1] = 1 - down, down
+    release, composed = np.fft.rfft(losses), np.ones(cells // 2 + 1, complex)
+    for k, count in rounds:
+        composed *= (1 - share + share * release**k) ** count
+    probabilities = np.fft.fftshift(np.fft.irfft(composed, cells))
+    found = _eps_of_losses((np.arange(cells) - cells // 2) * pure, probabilities, 0.0, sure)
+    return min(found * (1 + 1e-9), most * pure)
+
+
 def rdp_epsilon(mechanism: str, rate: float, population: int, sample: int, z: float, times: int, delta: float) -> float:
     """Eps by dp-accounting's RDP. poisson: add_remove_one. fixed: replace_one, without replacement."""
     from dp_accounting.rdp import rdp_privacy_accountant
@@ -245,8 +265,15 @@ def participation_rdp_epsilon(
 
 
 def participation_rdp(mechanism: str, rate: float, population: int, sample: int, z: float, share: float, rounds: Rounds) -> tuple[Any, Any]:
-    """(orders, Rényi divergences): exp((a - 1) D_a) of a round is 1 - share + share exp((a - 1) k D_a of one release)."""
-    orders, curve = _rdp(mechanism, rate, population, sample, z)
+    """(orders, Rényi divergences)."""
+    return mixed_rdp(*_rdp(mechanism, rate, population, sample, z), share, rounds)
+
+
+def mixed_rdp(orders: Any, curve: Any, share: float, rounds: Rounds) -> tuple[Any, Any]:
+    """(orders, Rényi divergences) of a participation, from those of one release: exp((a - 1) D_a) of a round is
+
+    1 - share + share exp((a - 1) k D_a of one release).
+    """
     excess = np.asarray(orders) - 1
     with np.errstate(divide="ignore"):
         absent = np.log1p(-share)

@@ -28,7 +28,7 @@ from typing import Literal
 
 Mechanism = Literal["gaussian", "poisson", "fixed", "pure"]
 Neighbours = Literal["replace_one", "add_remove_one"]
-Observer = Literal["server", "third_party"]
+Observer = Literal["server", "third_party", "third_party_given_cohorts"]
 Sampling = Literal["full", "fixed", "poisson"]
 Trust = Literal["local", "secagg", "central"]
 Rounds = tuple[tuple[int, int], ...]  # (noised gradients of one participation, rounds with that many), in order
@@ -131,10 +131,15 @@ class Releases:
         if self.colluding == 0:
             return
         if self.trust != "secagg":
-            raise PrivacyError(f"colluding={self.colluding}: expected 0 under trust={self.trust}, where noise is not shared (use secagg)")
+            raise PrivacyError(
+                f"privacy.colluding={self.colluding}: expected 0 under privacy.trust={self.trust}, where noise is not shared (use secagg)"
+            )
         most = min(self.smallest_cohort, self.cohort) - 1
         if not 0 <= self.colluding <= most:
-            raise PrivacyError(f"colluding={self.colluding}: expected 0 to {most}, or a cohort may hold no other honest noise")
+            raise PrivacyError(
+                f"privacy.colluding={self.colluding}: expected 0 to {most}, one less than the smallest cohort, or no honest noise is left "
+                "in it; lower it, take larger cohorts, or use privacy=local"
+            )
 
 
 @dataclass(frozen=True)
@@ -145,8 +150,8 @@ class RecordReleases:
     server makes of it, only processes these gradients. Every gradient draws its own lot, which stays the client's secret.
     """
 
-    rounds: Rounds  # of the whole run
-    share: float  # probability that a client takes part in a round; 1 also where no one probability covers the run
+    rounds: Rounds  # of the whole run; of several seeds that differ, at least as many gradients as any
+    share: float  # probability that a client takes part in a round
     worst: int  # noised gradients of the clients that hold the most exposed record, in the drawn schedule
     lots: Literal["full", "fixed", "poisson"]
     population: int  # records of the smallest client (fixed)
@@ -154,7 +159,7 @@ class RecordReleases:
     rate: float  # of one record: 1 (full), sample/population (fixed), the Poisson rate
     neighbours: Neighbours
     cohort: int  # clients per round: for the paper's accountant
-    overlapping: bool = False  # a record may sit in several clients
+    holders: int = 1  # clients that hold the most shared record
 
     def __post_init__(self) -> None:
         _known(
@@ -183,10 +188,11 @@ class RecordReleases:
             raise PrivacyError(f"rounds={self.rounds}: expected pairs (noised gradients >= 1, number of rounds >= 1)")
         if not 0 < self.share <= 1:
             raise PrivacyError(f"share={self.share}: expected 0 < share <= 1")
-        # without a share `worst` alone counts, and several seeds of unlike rounds may stand behind it
-        most = math.inf if self.overlapping or self.share == 1 else self.gradients
-        if not 0 <= self.worst <= most or self.cohort < 1:
-            raise PrivacyError(f"worst={self.worst}, cohort={self.cohort}: expected 0 to {most} gradients, and at least 1 client")
+        most = self.gradients * self.holders
+        if not 0 <= self.worst <= most or self.cohort < 1 or self.holders < 1:
+            raise PrivacyError(
+                f"worst={self.worst}, cohort={self.cohort}, holders={self.holders}: expected 0 to {most} gradients, and at least 1 client"
+            )
 
     @property
     def gradients(self) -> int:
@@ -229,8 +235,8 @@ class Composition:
     cohort: int = 1  # clients of one round: for the paper's accountant
 
     def __post_init__(self) -> None:
-        if self.rounds and (self.mechanism == "pure" or not 0 < self.share <= 1):
-            raise PrivacyError(f"mechanism={self.mechanism}, share={self.share}: a participation needs a Gaussian and 0 < share <= 1")
+        if self.rounds and not 0 < self.share <= 1:
+            raise PrivacyError(f"share={self.share}: expected a participation with 0 < share <= 1")
         if self.rounds and self.times != sum(k * count for k, count in self.rounds):
             raise PrivacyError(f"times={self.times}: expected the releases of all rounds={self.rounds}")
 
@@ -262,92 +268,100 @@ View = tuple[Composition, ...]  # alternatives: each alone bounds the whole run,
 def view(releases: Releases | RecordReleases, observer: Observer) -> View | None:
     """What bounds `observer`; None if it is trusted, so that nothing does. Unit: client or record, both neighbouring relations.
 
-    The server chooses the cohorts: sampling clients never amplifies towards it. A third party sees every global model but
-    neither the cohorts nor, under poisson, their sizes. It is not a client of the run, who would know its own noise, unless
-    `colluding` says so. Even with the cohorts revealed, `worst` releases bound it.
+    `server`: it chooses the cohorts, so sampling clients never amplifies towards it, and `worst`, of the drawn schedule, counts.
+    `third_party`: it sees every global model but neither the cohorts nor, under poisson, their sizes. It is not a client of the run,
+    who would know its own noise, unless `colluding` says so. Its bound averages over the draw of the cohorts and never looks at
+    how the coins fell: a number that did would tell of a secret.
+    `third_party_given_cohorts`: the same third party, told the cohorts of this run. `worst` counts.
     """
-    if observer not in ("server", "third_party"):
-        raise PrivacyError(f"observer={observer}: expected server or third_party")
+    if observer not in ("server", "third_party", "third_party_given_cohorts"):
+        raise PrivacyError(f"observer={observer}: expected server, third_party or third_party_given_cohorts")
+    if isinstance(releases, Releases) and releases.trust == "central" and observer == "server":
+        return None
+    given = _given_cohorts(releases, observer == "server")
+    return (given,) if observer != "third_party" else (_before_the_draw(releases, given),)
+
+
+def fresh(releases: Releases | RecordReleases, observer: Observer) -> View | None:
+    """`view` of a run whose cohorts are yet to be drawn, honestly and independently in every round, also towards the server."""
+    found = view(releases, observer)
+    if observer != "server" or found is None:
+        return found
+    return (_averaged(releases, found[0]),)
+
+
+def _given_cohorts(releases: Releases | RecordReleases, server: bool) -> Composition:
+    """What an observer that knows the cohorts sees of the client (or of the record's clients) that was drawn most often."""
     if isinstance(releases, RecordReleases):
-        return _records(releases, observer)
-    if releases.trust == "central":
-        return None if observer == "server" else _central(releases)
-    if observer == "server" or not releases.sums_only:
-        return (_seen_by_server(releases),)
-    return _outside(releases)
-
-
-def _records(releases: RecordReleases, observer: Observer) -> View:
-    """Every noised gradient of the record's clients, and in which rounds they took part, for either observer. Unit: one record.
-
-    Sampling clients does not amplify: a client that stays away takes its whole update with it, not one record's part of it, and the
-    noise is not sized to hide that. So the coin counts as seen, and towards a third party the bound only averages over how often it
-    falls (a statement made before the coins are drawn; `known` is the one for the coins that were). Towards the server, who
-    chooses the cohorts, and where a record may sit in several clients, whose coins are not independent, there is no such average.
-    """
-    mechanism: Mechanism = "gaussian" if releases.lots == "full" or releases.rate == 1 else releases.lots
-    known = Composition(mechanism, releases.worst, releases.rate, releases.population, releases.sample, cohort=releases.cohort)
-    if observer == "server" or releases.share == 1 or releases.overlapping or not releases.rounds:
-        return (known,)
-    return dataclasses.replace(known, times=releases.gradients, share=releases.share, rounds=releases.rounds), known
-
-
-def _seen_by_server(releases: Releases) -> Composition:
-    """Every release of the most frequent client; a share alone where messages show through later sums."""
-    if releases.trust == "local" or releases.sums_only:
-        return _known_cohorts(releases, _honest(releases))
-    # Shifts that sum to zero make the others' later updates a readout of their noise: only its own share is sure to hide a client.
-    largest = releases.clients if releases.sampling == "poisson" else releases.cohort
-    return _known_cohorts(releases, 1 / math.sqrt(largest))
-
-
-def _honest(releases: Releases) -> float:
-    """What is left of the sum's noise, as a factor, once colluding clients have taken out their shares."""
-    return math.sqrt(1 - releases.colluding / releases.smallest_cohort)
-
-
-def _known_cohorts(releases: Releases, scale: float = 1.0) -> Composition:
-    mechanism: Mechanism = releases.mechanism
+        mechanism: Mechanism = "gaussian" if releases.lots == "full" or releases.rate == 1 else releases.lots
+        sample = releases.population, releases.sample
+        return Composition(mechanism, releases.worst, releases.rate, *sample, cohort=releases.cohort)
     return Composition(
-        mechanism, releases.worst, population=releases.clients, sample=releases.cohort, scale=scale, companions=releases.companions
+        releases.mechanism,
+        releases.worst,
+        population=releases.clients,
+        sample=releases.cohort,
+        scale=_scale(releases, server),
+        companions=releases.companions,
     )
 
 
-def _sampled(mechanism: Mechanism, releases: Releases, scale: float = 1.0) -> Composition:
+def _scale(releases: Releases, server: bool) -> float:
+    """The noise that hides a client, as a factor of the noise that z speaks of."""
+    if releases.trust == "central" or releases.mechanism == "pure":  # of a sum of PrivUnit's messages no bound is known
+        return 1.0
+    if releases.trust == "local":  # a sum of k messages carries sqrt(k) times one message's noise
+        return 1.0 if server or not releases.sums_only else math.sqrt(releases.smallest_cohort)
+    if releases.sums_only:
+        return math.sqrt(1 - releases.colluding / releases.smallest_cohort)  # colluding clients take out their shares
+    # Shifts that sum to zero make the others' later updates a readout of their noise: only its own share is sure to hide a client.
+    return 1 / math.sqrt(releases.clients if releases.sampling == "poisson" else releases.cohort)
+
+
+def _before_the_draw(releases: Releases | RecordReleases, given: Composition) -> Composition:
+    """A third party's bound: sampling amplifies where the coins stay secret; else the average over coins that are seen.
+
+    At record level sampling clients does not amplify: a client that stays away takes its whole update with it, not one record's part
+    of it, and the noise is not sized to hide that. At client level it amplifies where a dominating pair is known, where a cohort's
+    size does not show (a poisson cohort's does, in the noise of its messages' sum, and an empty one as no change at all), and where
+    nobody can tell how earlier coins fell: neither clients that remember nor clients that collude.
+    """
+    if isinstance(releases, RecordReleases) or releases.cohort == releases.clients:
+        return _averaged(releases, given)
+    pair = releases.sampling, releases.neighbours
+    secret = releases.memoryless and releases.colluding == 0 and releases.mechanism == "gaussian"
+    if releases.trust == "central" and releases.memoryless and pair not in _AMPLIFIED:
+        nearest = "replace_one" if releases.sampling == "fixed" else "add_remove_one"
+        raise PrivacyError(
+            f"trust=central sampling={releases.sampling} neighbours={releases.neighbours}: no valid accountant "
+            f"(use neighbours={nearest} or sampling={'poisson' if releases.sampling == 'fixed' else 'fixed'})"
+        )
+    shows = not releases.sums_only or (releases.sampling == "poisson" and releases.trust != "central")
+    if not secret or shows or pair not in _AMPLIFIED:
+        return _averaged(releases, given)
     rate = releases.cohort / releases.clients
-    return Composition(mechanism, releases.rounds, rate, releases.clients, releases.cohort, scale, releases.companions)
+    return dataclasses.replace(given, mechanism=_AMPLIFIED[pair], times=releases.rounds, rate=rate)
 
 
-def _without_replacement(releases: Releases, scale: float = 1.0) -> View:
-    """Fixed-size cohorts, replace_one: the amplified bound and the one that needs no secrecy of the cohorts."""
-    known = _known_cohorts(releases, scale)
-    return (known,) if releases.cohort == releases.clients else (_sampled("fixed", releases, scale), known)
+_AMPLIFIED: dict[tuple[Sampling, Neighbours], Mechanism] = {("fixed", "replace_one"): "fixed", ("poisson", "add_remove_one"): "poisson"}
 
 
-def _outside(releases: Releases) -> View:
-    """A third party under local or secagg trust: the sums, at most; under pure, single messages, as no bound for their sum is known."""
-    if releases.mechanism == "pure":
-        return (_known_cohorts(releases),)
-    # Under local trust a sum of k messages carries sqrt(k) times one message's noise. A poisson cohort's size shows (an empty
-    # one as no change at all), so poisson cohorts count as known; colluding clients know whether they were drawn themselves.
-    scale = math.sqrt(releases.smallest_cohort) if releases.trust == "local" else _honest(releases)
-    secret = releases.sampling == "fixed" and releases.memoryless and releases.colluding == 0
-    if secret and releases.neighbours == "replace_one":
-        return _without_replacement(releases, scale)
-    return (_known_cohorts(releases, scale),)
-
-
-def _central(releases: Releases) -> View:
-    """A third party under a trusted server, whose noise covers the sum in every round, an empty one included."""
-    if releases.sampling == "full" or not releases.memoryless:
-        return (_known_cohorts(releases),)
-    if releases.sampling == "fixed" and releases.neighbours == "replace_one":
-        return _without_replacement(releases)
-    if releases.sampling == "poisson" and releases.neighbours == "add_remove_one":
-        known = _known_cohorts(releases)
-        return (known,) if releases.cohort == releases.clients else (_sampled("poisson", releases), known)
-    nearest = "replace_one" if releases.sampling == "fixed" else "add_remove_one"
-    raise PrivacyError(
-        f"trust=central sampling={releases.sampling} neighbours={releases.neighbours}: no valid accountant "
-        f"(use neighbours={nearest} or sampling={'poisson' if releases.sampling == 'fixed' else 'fixed'})"
-    )
+def _averaged(releases: Releases | RecordReleases, given: Composition) -> Composition:
+    """The average over coins that the observer sees: in how many rounds a client takes part is not known before they fall."""
+    if isinstance(releases, RecordReleases):
+        if releases.share == 1 or not releases.rounds:
+            return given
+        if releases.holders > 1:  # the coins of several holders are not independent: as if they all took part in every round
+            return dataclasses.replace(given, times=releases.gradients * releases.holders)
+        return dataclasses.replace(given, times=releases.gradients, share=releases.share, rounds=releases.rounds)
+    if releases.cohort == releases.clients or releases.rounds == 0:
+        return given
+    scale, share = given.scale, releases.cohort / releases.clients
+    if releases.sampling == "poisson" and releases.sums_only:
+        if releases.colluding:
+            raise PrivacyError(
+                f"privacy.colluding={releases.colluding}: a poisson cohort may hold no honest noise beside theirs, so there is no bound "
+                "before the cohorts are drawn (use client_sampling=fixed or observer=server)"
+            )
+        scale = min(scale, 1.0)  # a client may be alone in its cohort
+    return dataclasses.replace(given, times=releases.rounds, scale=scale, share=share, rounds=((1, releases.rounds),))

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from dpfl_bench.privacy import selection
+from dpfl_bench.privacy import accounting, selection
 from dpfl_bench.privacy.releases import Companion, Composition, PrivacyError
 from dpfl_bench.privacy.selection import Candidate
 from dpfl_bench.results.best import KEYS, Row, groups
@@ -55,14 +55,17 @@ def _epsilon(points: Sequence[Row], folders: Mapping[str, Path], distribution: s
     if delta is None or any(point.get("eps") is None for point in points):
         raise PrivacyError("the runs tell no eps or no delta; expected result.json of this version")
     runs = [run for point in points for run in point["run_ids"]]
-    candidates = [candidate(RunFolder(folders[run]), delta) for run in runs]
+    candidates = [candidate(RunFolder(folders[run])) for run in runs]
     if mean == 1 and distribution != "poisson":  # one trial, for sure
-        return float(max(point["eps"] for point in points))
+        return max(accounting.epsilon(composition, z, delta) for composition, z in dict.fromkeys(candidates))
     return selection.epsilon(selection.trial(candidates), delta, distribution, mean)
 
 
-def candidate(folder: RunFolder, delta: float) -> Candidate:
-    """What a run released, as the alternative of which Rényi divergences show the least eps. Refuses a run without a guarantee."""
+def candidate(folder: RunFolder) -> Candidate:
+    """What a trial of this run releases, whose cohorts are drawn anew: those of this run may have been lucky ones. Refuses a run without
+
+    a guarantee.
+    """
     try:
         told = folder.read("privacy.json")
         accounted = told["accounted"] if told else None
@@ -70,16 +73,16 @@ def candidate(folder: RunFolder, delta: float) -> Candidate:
             raise KeyError
         if told["accountant"] == "paper" or not told["fully_accounted"]:
             raise PrivacyError(f"run {folder.path.name} is not fully accounted; expected runs with a guarantee")
-        z, alternatives = float(accounted["noise_multiplier"]), [composition(each) for each in accounted["as_one_of"]]
+        z, alternatives = float(accounted["noise_multiplier"]), [composition(each) for each in accounted["fresh"]]
     except (OSError, KeyError, TypeError, ValueError) as error:
         if isinstance(error, PrivacyError):
             raise
         raise PrivacyError(f"run {folder.path.name} does not tell what it released; expected privacy.json of this version") from None
-    if not 0 < z < math.inf or not alternatives:
+    if not 0 < z < math.inf:
         raise PrivacyError(f"run {folder.path.name} has no noise; expected runs with privacy")
-    if len(alternatives) == 1:
-        return alternatives[0], z
-    return min(((c, z) for c in alternatives), key=lambda each: selection.epsilon(selection.trial([each]), delta, "geometric", 1))
+    if not alternatives:
+        raise PrivacyError(f"run {folder.path.name}: no bound holds before its cohorts are drawn; expected client_sampling=fixed")
+    return alternatives[0], z
 
 
 def composition(told: dict[str, Any]) -> Composition:
