@@ -8,6 +8,7 @@ import json
 import math
 import os
 import platform
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -28,6 +29,7 @@ METRICS = [
 MEASURES = ("test_error", "test_loss", "train_loss")  # of those, what a point may be best by
 TIMING = ["seed", "round", "seconds"]
 FINISHED = ("done", "diverged")
+SET_ASIDE = re.compile(r"\.old-\d+$")  # names of folders that a run which was computed anew had before: no runs any more
 BROKEN = (ValueError, KeyError, TypeError, AttributeError)  # what files raise that are not ours, or only half of them
 
 
