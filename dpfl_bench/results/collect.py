@@ -157,7 +157,7 @@ def _rows(runs: Sequence[Run], told: Columns) -> list[Row]:
         scalars = {key: value for key, value in result.items() if not isinstance(value, dict | list) and key != "seconds"}
         first = {"run_id": result["run_id"], "status": result["status"], "seeds": result.get("seeds")}
         swept = {key: value for key, value in given.items() if key.removesuffix(".name") not in {*scalars, "eps"}}
-        hashes = {f"origin.{part}": origin(run, part) for part in WHAT if origin(run, part)}
+        hashes = {f"origin.{part}": digest for part in WHAT if (digest := origin(run, part))}
         rows.append({**first, **swept, **scalars, **hashes})
     rows.sort(key=lambda row: (row["dataset"], row["algo"], -row["eps_target"], row["local_steps"], row["run_id"]))
     return rows

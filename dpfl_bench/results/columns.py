@@ -21,9 +21,22 @@ from dpfl_bench.settings import UNTOLD, UNTOLD_OF_DATASET, UNTOLD_OF_MODEL, unto
 _LINE = re.compile(r"( *)(?:'([^']+)'|([^\s#:'\"\[{&*!|>%@`-][^:]*)):(?: (.*))?$")
 _IDLE = ""  # no value is empty
 # our loaders do not look at these: a split is made of the records that they return
-PREPARING = {f"dataset.{key}" for key in ("test_fraction", "split", "standardise", "unit_norm", "transform", "dimensions", "weights")}
-# and of ours, only these draw by dataset.seed
-DRAWN = tuple(f"dpfl_bench.data.{module}." for module in ("synthetic", "femnist", "reddit", "shakespeare"))
+_STEPS = (
+    "test_fraction",
+    "split",
+    "standardise",
+    "centres",
+    "scales",
+    "limit",
+    "unit_norm",
+    "transform",
+    "dimensions",
+    "weights",
+    "augment",
+)
+PREPARING = {f"dataset.{key}" for key in _STEPS}
+# and what they draw by the seed is of the same files, but for what is generated
+DRAWN = "dpfl_bench.data.synthetic."
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 

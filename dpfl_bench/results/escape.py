@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from functools import lru_cache
 from typing import Any
 
 _MARKS = re.compile(r"([\\`*\[\]<>&|~$!])|(?<![A-Za-z0-9])(_)|(_)(?![A-Za-z0-9])")
@@ -32,6 +33,7 @@ def markdown(text: str) -> str:
     return _MARKS.sub(lambda found: _ENTITIES.get(found[0], f"\\{found[0]}"), plain(text))
 
 
+@lru_cache(maxsize=100_000)
 def spreadsheet(text: str) -> str:
     """A cell of CSV on one line, that no spreadsheet takes for a formula. Numbers stay what they are."""
     text = text.replace("\r", " ").replace("\n", " ")

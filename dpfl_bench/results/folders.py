@@ -15,8 +15,6 @@ from dpfl_bench.results.sweeps import Sweep
 from dpfl_bench.settings import ConfigError
 
 OUTDATED = "made by a version with other numbers"
-ASIDE = "kept aside by --force; to see it, give its folder alone"
-
 MARKS = {"status.json", "result.json", "metrics.csv", ".hydra"}  # one of them makes a run folder
 NUMBER = (int, float)
 NEEDED: dict[str, Any] = {
@@ -54,13 +52,12 @@ class Found:
     broken: int  # records of sweeps that cannot be read
 
 
-def look(given: Iterable[str]) -> Found:
+def look(folders: Iterable[str]) -> Found:
     """Every run below the folders (of a sweep's folder: the sweep's). Seen twice, a run counts once, as the finished one."""
     paths: dict[Path, None] = {}
     known: dict[Path, Sweep] = {}
     broken = 0
-    folders = [Path(folder) for folder in given]
-    for folder in folders:
+    for folder in map(Path, folders):
         if not folder.is_dir():
             raise ConfigError(f"{folder}: expected folders with runs, there is nothing of that name; run dpfl-bench run first")
         read_ones, unread = sweeps.below(folder)
@@ -68,10 +65,9 @@ def look(given: Iterable[str]) -> Found:
         broken += unread
         known |= found
         paths |= dict.fromkeys(found[folder].runs if folder in found else run_folders(folder))
-    asked = set(folders)
     runs: dict[str, Run] = {}
     twice: list[tuple[Run, Run]] = []
-    for run in sorted((_read(path, path in asked) for path in paths if path.is_dir()), key=_said):
+    for run in sorted((read(path) for path in paths if path.is_dir()), key=_said):
         other = runs.get(run.name)
         if other and other.result and _result(other) != _result(run):
             twice.append((run, other))
@@ -90,13 +86,8 @@ def run_folders(folder: Path) -> Iterator[Path]:
         yield folder
         return
     for entry in entries:
-        if entry.is_dir(follow_symlinks=False):
+        if entry.is_dir(follow_symlinks=False) and not SET_ASIDE.search(entry.name):
             yield from run_folders(Path(entry.path))
-
-
-def _read(path: Path, asked: bool) -> Run:
-    """A result that --force replaced is an answer of before: nobody is to take it for the one of now."""
-    return read(path) if asked or not SET_ASIDE.search(path.name) else Run(path, unusable=ASIDE)
 
 
 def _result(run: Run) -> dict[str, Any]:

@@ -7,7 +7,7 @@ among runs of the same settings of the data set; the package among all.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -15,9 +15,11 @@ from typing import Any
 from dpfl_bench.results.best import KEYS, Row, groups
 from dpfl_bench.results.columns import Source
 from dpfl_bench.results.folders import Run
+from dpfl_bench.results.summary import whole_or_part
 from dpfl_bench.settings import ConfigError
 
 WHAT = {"targets": "different code of their own", "data": "different data", "package": "different states of dpfl-bench's code"}
+NAMES = ("algo", "model", "dataset", "partition")
 FIRST = 3  # folders that are named of each kind
 
 
@@ -43,8 +45,8 @@ class Clash:
 def clashes(runs: Sequence[Run], sources: Sequence[Source]) -> list[Clash]:
     """What differs, once each."""
     pairs = list(zip(runs, sources, strict=True))
-    named = ((run, ", ".join(f"{key} {value}" for key, value in _names(run).items())) for run in runs)
-    by_name = [_clash("targets", of, found) for of, found in _split("targets", named).items()]
+    named = _split("targets", ((run, _names(run)) for run in runs))
+    by_name = [_clash("targets", ", ".join(map(" ".join, zip(NAMES, of, strict=True))), found) for of, found in named.items()]
     targeted = ((run, source.targets) for run, source in pairs if source.targets)
     known = {digest for clash in by_name if clash for digest in clash.runs}
     by_target = [
@@ -52,7 +54,7 @@ def clashes(runs: Sequence[Run], sources: Sequence[Source]) -> list[Clash]:
         for found in _split("targets", targeted).values()
         if not known.issuperset(found)
     ]
-    records = ((run, (_names(run)["dataset"], source.records)) for run, source in pairs if source.records)
+    records = ((run, (_names(run)[2], source.records)) for run, source in pairs if source.records)
     of_data = [_clash("data", f"dataset {of[0]}, same settings", found) for of, found in _split("data", records).items()]
     of_package = [_clash("package", "these runs", found) for found in _split("package", ((run, 0) for run in runs)).values()]
     return [clash for clash in (*by_name, *by_target, *of_data, *of_package) if clash]
@@ -100,13 +102,12 @@ def _clash(part: str, of: str, found: dict[str, list[Run]]) -> Clash | None:
     return Clash(part, of, found) if len(found) > 1 else None
 
 
-def _names(run: Run) -> Mapping[str, str]:
+def _names(run: Run) -> tuple[str, ...]:
     """Whose hash of targets is to be one. A part of a data set is another data set."""
     result = run.result or {}
     dealt = result.get("partition")
     partition = dealt.get("name") if isinstance(dealt, dict) else None
-    dataset = " ".join(filter(None, [str(result.get("dataset")), result.get("subset") and f"({result['subset']})"]))
-    return {"algo": str(result.get("algo")), "model": str(result.get("model")), "dataset": dataset, "partition": str(partition)}
+    return str(result.get("algo")), str(result.get("model")), whole_or_part(result), str(partition)
 
 
 def _first(runs: Sequence[Run]) -> str:

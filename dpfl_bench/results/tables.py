@@ -121,6 +121,6 @@ def csv_text(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> str:
 def _plain(value: Any) -> str:
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return ""
-    if isinstance(value, float):
+    if isinstance(value, float | int):
         return repr(value)
     return escape.spreadsheet(" ".join(map(str, value)) if isinstance(value, list) else str(value))
