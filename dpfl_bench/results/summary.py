@@ -18,7 +18,7 @@ def summary(result: dict[str, Any]) -> str:
 
 def together(result: Mapping[str, Any]) -> str:
     """Several repeats release several models; of a run that ended early not all seeds were played."""
-    known, models = result.get("eps_all_repeats"), 0 if result["status"] == "diverged" else len(result.get("seeds") or [])
+    known, models = result.get("eps_all_repeats"), 0 if result.get("status") == "diverged" else len(result.get("seeds") or [])
     return f" each, {known:.3g} all {models} together" if models > 1 and known is not None else ""
 
 
