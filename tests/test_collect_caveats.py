@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 import shutil
 from pathlib import Path
@@ -153,6 +154,23 @@ def test_words_with_spaces_and_seeds_of_their_own_are_in_the_command() -> None:
     assert shlex.split(command) == [
         *("dpfl-bench", "run", "-m", "algo=dp_fedavg", "seed=0,1", "dataset.seed=${seed}", "+note=a: b c", "~x", "eps=inf")
     ]
+
+
+@pytest.mark.parametrize(
+    ("env", "flags"),
+    [
+        ({"command": "dpfl-bench run -cd 'my files' algo=mine -cn other"}, ["-cd", "my files", "-cn", "other"]),
+        ({"command": "dpfl-bench run algo=mine"}, []),
+        ({"command": "'half"}, []),
+        ({"command": None}, []),
+        ({}, []),
+    ],
+)
+def test_configs_of_ones_own_are_in_the_command(env: dict[str, Any], flags: list[str]) -> None:
+    path = finish("a", overrides="- algo=mine\n")
+    (path / "env.json").write_text(json.dumps(env))
+    command = said()["no_baseline"]["rows"][0]["command"]
+    assert shlex.split(command) == ["dpfl-bench", "run", *flags, "algo=mine", "eps=inf"]
 
 
 def test_diverged_points() -> None:

@@ -7,12 +7,14 @@ import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from dpfl_bench.results.best import KEYS, Row, alike, groups
 from dpfl_bench.results.clean import clean
 from dpfl_bench.results.columns import overrides
+from dpfl_bench.results.folder import BROKEN, RunFolder
 from dpfl_bench.results.folders import Found, Run
 from dpfl_bench.results.mixed import Clash, origin
 
@@ -187,7 +189,17 @@ def _without_privacy(row: Row, folders: Mapping[str, Path]) -> str | None:
         words["local_steps"] = [str(steps) for steps in row["tried"]]
     sweep = ["-m"] if any(len(values) > 1 for values in words.values()) else []
     said = (f"{key}={','.join(values)}" if any(values) else key for key, values in words.items())
-    return shlex.join(["dpfl-bench", "run", *sweep, *said, "eps=inf"])
+    return shlex.join(["dpfl-bench", "run", *sweep, *_own_configs(folders[row["run_ids"][0]]), *said, "eps=inf"])
+
+
+def _own_configs(folder: Path) -> list[str]:
+    """-cd DIR and -cn NAME of the command that computed a run."""
+    try:
+        words = shlex.split(str((RunFolder(folder).read("env.json") or {})["command"]))
+    except (OSError, *BROKEN):
+        return []
+    flags = ("-cd", "--config-dir", "-cn", "--config-name")
+    return [part for flag, value in pairwise(words) if flag in flags for part in (flag, value)]
 
 
 def _other_splits(rows: Sequence[Row], points: Sequence[Row]) -> Caveat | None:
