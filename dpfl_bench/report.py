@@ -177,20 +177,20 @@ def privacy(job: Job, diverged: dict[str, Any] | None = None) -> dict[str, Any]:
         "accountants": budget.accountants(),
         "views": budget.views(),
         "releases": _releases(job, budget),
-        "accounted": _accounted(budget),
+        "accounted": _accounted(budget, job.budget),
         "assumes": _assumptions(job),
         "fully_accounted": fully_accounted(settings, diverged),
         "not_accounted": [*([_STOPPED] if diverged and diverged["cause"] == train.BLANKED else []), *_not_accounted(job)],
     }
 
 
-def _accounted(budget: Budget) -> dict[str, Any]:
-    """What one repeat was accounted as, and what one whose cohorts are yet to be drawn would be."""
+def _accounted(budget: Budget, planned: Budget) -> dict[str, Any]:
+    """What one repeat was accounted as, and what one that is played to the end, with cohorts that are yet to be drawn, would be."""
     return {
         "noise_multiplier": budget.noise_multiplier,
         "repeats": len(budget.schedules),
         "as_one_of": [asdict(c) for c in budget.seen],
-        "fresh": [asdict(c) for c in budget.fresh],
+        "fresh": [asdict(c) for c in planned.fresh],
     }
 
 

@@ -82,6 +82,7 @@ def test_a_run_that_diverges_tells_what_its_rounds_spent() -> None:
     assert result["eps"] == told["eps"] == result["eps_all_repeats"] == pytest.approx(one, rel=1e-9)
     assert told["views"]["server"] == pytest.approx(one, rel=1e-9)
     assert told["releases"][0]["rounds"] == played
+    assert (told["accounted"]["as_one_of"][0]["times"], told["accounted"]["fresh"][0]["times"]) == (played, 50)  # a trial may go to the end
     assert metrics(folder)["eps"].max() < result["eps"] < 1.99
 
 
