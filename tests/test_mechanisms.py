@@ -83,9 +83,13 @@ def test_every_stream_and_place_has_its_own(dimension: int, dtype: mechanisms.Fo
 class Words:
     """A generator whose bits are known."""
 
-    def __init__(self, *words: int):
-        self.words = list(words)
+    def __init__(self, *words: int, further: list[int] | None = None):
+        self.words, self.further = list(words), further or []
         self.bit_generator = self
+        self.state = {"buffer_pos": 1}
+
+    def jumped(self) -> Words:
+        return Words(*self.further)
 
     def random_raw(self, count: int) -> np.ndarray:
         drawn, self.words = self.words[:count], self.words[count:]
@@ -105,15 +109,37 @@ def test_from_bits_by_hand(radius: int, angle: int) -> None:
 
 
 @pytest.mark.parametrize("radius", [0, 1, -1, 2**40, -(2**62), 2**63 - 1, -(2**63)])
-@pytest.mark.parametrize("angle", [0, 1, -1, 2**30, -(2**62), 2**63 - 1, -(2**63)])
+@pytest.mark.parametrize("angle", [0, 1, -1, 2**30, -(2**62) + 7, 2**63 - 1, -(2**63)])
 def test_wide_ones_from_bits_by_hand(radius: int, angle: int) -> None:
     """All 53 bits of both: to 1e-14, where float32 ends at 1e-7."""
-    words = Words(radius % 2**64, angle % 2**64)
+    words = Words(radius % 2**64, ((angle >> 32) % 2**32) | (12345 << 32), further=[99, (angle % 2**32) | (54321 << 32)])
     found = mechanisms.normals([words], 2, np.float64)[0]  # type: ignore[list-item]
     r = np.sqrt(max(0.0, -2 * np.log((abs(radius) + 0.5) / 2**63)))
     a = np.pi * (angle / 2**63)
     np.testing.assert_allclose(found, [r * np.cos(a), r * np.sin(a)], rtol=0, atol=2e-15 * (1 + r))
     assert 0 <= np.hypot(*found) < 9.5
+
+
+@pytest.mark.parametrize("dimension", [1, 2, 3, 7, 4096, mechanisms.BLOCK + 3])
+def test_both_formats_have_the_same_noise(dimension: int) -> None:
+    """Draw after draw, up to float32's rounding: what differs between two runs is their arithmetic."""
+    one, other = streams(2), streams(2)
+    for _ in range(4):
+        narrow, wide = mechanisms.normals(one, dimension, np.float32), mechanisms.normals(other, dimension, np.float64)
+        np.testing.assert_allclose(narrow, wide, rtol=0, atol=4e-4)  # sqrt(-2 log u) of a u that float32 rounds to 1 or next to it
+        assert np.median(np.abs(narrow - wide)) < 2e-7
+        assert (narrow != wide).any()
+
+
+def test_no_word_is_used_twice() -> None:
+    """Neither among the further ones, whatever is drawn before and after, nor of the stream itself."""
+    for lengths in ([1] * 40, [2, 1, 5, 1, 1, 9, 3, 2, 2, 1], [4097, 1, 2, 3, 4096, 5]):
+        (stream,), seen = streams(1), []
+        for length in lengths:
+            pairs = (length + 1) // 2
+            seen += [mechanisms._further(stream, (pairs + 1) // 2), stream.bit_generator.random_raw(pairs + (pairs + 1) // 2)]
+        everything = np.concatenate(seen)
+        assert len(np.unique(everything)) == len(everything)
 
 
 def test_float32_numbers_are_what_they_were() -> None:

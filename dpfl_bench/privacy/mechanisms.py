@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from typing import cast
 
 import numpy as np
 
@@ -85,17 +86,30 @@ def _draw(streams: Sequence[np.random.Generator], out: np.ndarray) -> None:
 
 
 def _draw_wide(streams: Sequence[np.random.Generator], out: np.ndarray) -> None:
-    """The same in float64, whose 53 bits both the radius and the angle have, each of a word of its own."""
+    """The same numbers in float64: the angles' 32 bits are followed by 32 more, so that a run in either format has the same noise."""
     pairs, left = (out.shape[1] + 1) // 2, out.shape[1] // 2
-    bits = np.stack([stream.bit_generator.random_raw(2 * pairs) for stream in streams]).view(np.int64)
-    radius = np.abs(bits[:, :pairs].astype(np.float64))  # of the smallest word too, whose size is no int64
+    more = np.stack([_further(stream, (pairs + 1) // 2) for stream in streams])
+    bits = np.stack([stream.bit_generator.random_raw(pairs + (pairs + 1) // 2) for stream in streams])
+    radius = np.abs(bits[:, :pairs].view(np.int64).astype(np.float64))
     radius += 0.5
     radius *= 2.0**-63  # uniform in (0, 1]
     np.log(radius, out=radius)
     radius *= -2
     np.sqrt(radius, out=radius)
-    angle = bits[:, pairs:].astype(np.float64)
-    angle *= math.pi * 2.0**-63
+    angle = more.view(np.uint32)[:, :pairs] * 2.0**-32
+    angle += bits[:, pairs:].view(np.int32)[:, :pairs]
+    angle *= math.pi * 2.0**-31
     np.multiply(radius, np.cos(angle), out=out[:, :pairs])
     np.sin(angle, out=angle)
     np.multiply(radius[:, :left], angle[:, :left], out=out[:, pairs:])
+
+
+def _further(stream: np.random.Generator, count: int) -> np.ndarray:
+    """Words of the same stream 2^128 further on, which nobody else reads: a draw takes more words than these, and so the next ones' begin
+
+    behind them. The jump forgets where in a block of four the stream is, hence the words that are left out.
+    """
+    bits = cast(np.random.Philox, stream.bit_generator)
+    place: int = bits.state["buffer_pos"]
+    words: np.ndarray = bits.jumped().random_raw(place + count)[place:]
+    return words
