@@ -103,7 +103,7 @@ def test_an_algorithm_that_was_edited_is_asked_about(mine: Path) -> None:
     asked = run("algo=mine")
     assert (asked.code, asked.out, asked.err.count("\n")) == (2, "", 1)
     assert asked.err == (
-        f"dpfl-bench: {first.folder}: computed by or on other code (mine.util) than there are now; expected the same; "
+        f"dpfl-bench: {first.folder}: computed with other code (mine.util) than are there now; expected the same; "
         f"say --force to compute it anew (this folder is kept as {first.folder.name}.old-N), or --accept to take the old result\n"
     )
     accepted = run("algo=mine", "--accept")
@@ -114,7 +114,7 @@ def test_an_algorithm_that_was_edited_is_asked_about(mine: Path) -> None:
     ]
     taken = run("algo=mine")
     assert taken.code == 0, "under this code it was taken"
-    assert taken.err.startswith(f"dpfl-bench: {first.folder}: made by or on other code or data, accepted at 20")
+    assert taken.err.startswith(f"dpfl-bench: {first.folder}: made with other code or data, accepted at 20")
     (mine / "util.py").write_text("FACTOR = 0.25\n")
     assert run("algo=mine").code == 2, "under this one it was not"
     anew = run("algo=mine", "--force")
@@ -162,7 +162,7 @@ def test_an_edited_algorithm_of_ours_is_asked_about(tmp_path: Path, monkeypatch:
         edited.setattr(modules, "_read", lambda file: ("0" * 16, ()) if str(file) == fedavg else read_file(file))
         said = call(*given)
     assert said.code == 2
-    assert f"{first.folder}: computed by or on other code (dpfl_bench.algorithms.fedavg) than" in said.err
+    assert f"{first.folder}: computed with other code (dpfl_bench.algorithms.fedavg) than" in said.err
     with monkeypatch.context() as edited:
         edited.setattr(modules, "_package", lambda: ("0" * 16, 0))
         said = call(*given)
@@ -351,7 +351,7 @@ def test_an_interrupted_run_of_other_code_does_not_go_on_unasked(mine: Path, cut
     before = (cut / "checkpoint" / "latest.pt").read_bytes()
     asked = run("algo=mine")
     assert asked.code == 2
-    assert f"{cut}: begun by or on other code (mine.util) than there are now" in asked.err
+    assert f"{cut}: begun with other code (mine.util) than are there now" in asked.err
     assert "--accept to go on with the code of now" in asked.err
     assert (cut / "checkpoint" / "latest.pt").read_bytes() == before
     assert run("-m", "algo=mine", "seed=0,1").code == 2

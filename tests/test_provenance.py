@@ -18,7 +18,7 @@ from dpfl_bench.results import best
 from dpfl_bench.settings import ConfigError
 
 GIVEN = ("algo=fedavg", "dataset=libsvm", "dataset.path=records", "partition=iid", "clients=3", "rounds=4", "local_steps=2", *QUICK)
-OTHER = "computed by or on other data (training file) than there are now; expected the same; say --force to compute it anew"
+OTHER = "computed with other data (training file) than are there now; expected the same; say --force to compute it anew"
 
 
 def write(records: int, seed: int = 0) -> None:
@@ -134,7 +134,7 @@ def test_a_checkpoint_goes_on_with_its_own_records_alone(monkeypatch: pytest.Mon
     before = (folder / "metrics.csv").read_bytes()
     write(60, seed=1)
     with pytest.raises(
-        ConfigError, match=r"begun by or on other data \(training file\) than there are now; expected the same; bring them back"
+        ConfigError, match=r"begun with other data \(training file\) than are there now; expected the same; bring them back"
     ):
         run.run(settings, (), "")
     for answer in ((), ("--accept",)):

@@ -38,9 +38,9 @@ class Finding:
         what = " and ".join(f"other {part}" for part in self.differs)
         keeps = f"--force to compute it anew (this folder is kept as {self.folder.path.name}.old-N)"
         if self.begun and any(part.startswith("data") for part in self.differs):
-            return f"{self.folder.path}: {made} by or on {what} than there are now; expected the same; bring them back, or say {keeps}"
+            return f"{self.folder.path}: {made} with {what} than are there now; expected the same; bring them back, or say {keeps}"
         other = "--accept to go on with the code of now" if self.begun else "--accept to take the old result"
-        return f"{self.folder.path}: {made} by or on {what} than there are now; expected the same; say {keeps}, or {other}"
+        return f"{self.folder.path}: {made} with {what} than are there now; expected the same; say {keeps}, or {other}"
 
     @property
     def acceptable(self) -> bool:
@@ -145,7 +145,7 @@ def settle(findings: Sequence[Finding], answer: Answer, say: Callable[[str], Non
             say(f"{folder.path}: computed anew; what other {' and '.join(finding.differs)} made is kept as {folder.set_aside().name}")
         elif finding.differs:
             origin.accept(folder, finding.now)
-            say(f"{folder.path}: taken as it is, though made by or on other {' and '.join(finding.differs)}; noted in {origin.FILE}")
+            say(f"{folder.path}: taken as it is, though made with other {' and '.join(finding.differs)}; noted in {origin.FILE}")
     _tell_the_rest(findings, say)
 
 
@@ -157,7 +157,7 @@ def _tell_the_rest(findings: Sequence[Finding], say: Callable[[str], None]) -> N
         say(f"{them}: computed by {commit}; the code that they name and the data are the same, the rest of dpfl-bench is not: taken")
     for finding in findings:
         if finding.accepted:
-            say(f"{finding.folder.path}: made by or on other code or data, accepted at {finding.accepted}")
+            say(f"{finding.folder.path}: made with other code or data, accepted at {finding.accepted}")
     lacking = [str(finding.folder.path) for finding in findings if finding.lacks]
     if lacking:
         them = lacking[0] if len(lacking) == 1 else f"{len(lacking)} finished runs"
