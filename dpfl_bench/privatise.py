@@ -157,9 +157,10 @@ class Budget:
 
     @property
     def observed(self) -> int:
-        """Releases that the bounded observer sees of a client: all rounds where sampling is to amplify, the expected ones where it
+        """Releases of one client that the bounded observer sees.
 
-        averages over the cohorts, else those of the client that was drawn most often.
+        All rounds where sampling amplifies. The expected number where eps averages over the cohorts. Else that of the client that was
+        drawn most often.
         """
         if self.rate < 1:
             return self.rounds

@@ -270,9 +270,9 @@ def participation_rdp(mechanism: str, rate: float, population: int, sample: int,
 
 
 def mixed_rdp(orders: Any, curve: Any, share: float, rounds: Rounds) -> tuple[Any, Any]:
-    """(orders, Rényi divergences) of a participation, from those of one release: exp((a - 1) D_a) of a round is
+    """(orders, Rényi divergences) of a participation, from those of one release.
 
-    1 - share + share exp((a - 1) k D_a of one release).
+    exp((a - 1) D_a) of a round is 1 - share + share exp((a - 1) k D_a of one release).
     """
     excess = np.asarray(orders) - 1
     with np.errstate(divide="ignore"):

@@ -62,9 +62,9 @@ def _epsilon(points: Sequence[Row], folders: Mapping[str, Path], distribution: s
 
 
 def candidate(folder: RunFolder) -> Candidate:
-    """What a trial of this run releases, whose cohorts are drawn anew: those of this run may have been lucky ones. Refuses a run without
+    """What a trial of this run releases. Refuses a run without a guarantee.
 
-    a guarantee.
+    A trial draws cohorts of its own, for those of this run may have been lucky.
     """
     try:
         told = folder.read("privacy.json")
