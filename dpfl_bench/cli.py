@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from contextlib import nullcontext, suppress
 from typing import Any
 
-from dpfl_bench.imports import preload
+from dpfl_bench.machine.imports import preload
 
 HELP = """\
 dpfl-bench: experiments in differentially private federated learning
@@ -56,7 +56,7 @@ def command() -> None:
     nothing: everything is on disk, and no process or thread of ours is left."""
     words = set(sys.argv[2:])
     if sys.argv[1:2] == ["run"] and words & {"-m", "--multirun"} and not words & {"--dry-run", "hydra/launcher=slurm"}:
-        from dpfl_bench import early
+        from dpfl_bench.sweep import early
 
         early.start()
     try:
@@ -100,7 +100,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 
 def _run(arguments: list[str]) -> int:
-    from dpfl_bench import compose
+    from dpfl_bench.config import compose
 
     parser = compose.parser("dpfl-bench run")
     parser.add_argument("--dry-run", action="store_true", help="with -m: the jobs, what is done, how long the rest may take")
@@ -118,9 +118,9 @@ def _run(arguments: list[str]) -> int:
     if flags.cfg:
         sys.stdout.write(compose.Composer(flags.config_dir, flags.config_name).shown(flags.cfg, flags.overrides))
         return 0
-    preload("dpfl_bench.sweep")
-    from dpfl_bench import sweep
+    preload("dpfl_bench.sweep.sweep")
     from dpfl_bench.results.provenance import Answer
+    from dpfl_bench.sweep import sweep
 
     where = (flags.config_dir, flags.config_name)
     answer = Answer(flags.force, flags.accept)
@@ -136,8 +136,8 @@ def _run(arguments: list[str]) -> int:
 
 
 def _replay(arguments: list[str]) -> int:
-    preload("dpfl_bench.replay")
-    from dpfl_bench import replay
+    preload("dpfl_bench.commands.replay")
+    from dpfl_bench.commands import replay
 
     return replay.command(arguments)
 
@@ -149,7 +149,7 @@ def _status(arguments: list[str]) -> int:
     parser.add_argument("folder", nargs="?", default="outputs", help="outputs, outputs/runs, or the folder of a sweep or run")
     parser.add_argument("--json", action="store_true", help="for machines")
     flags = parser.parse_intermixed_args(arguments)
-    from dpfl_bench import status
+    from dpfl_bench.sweep import status
 
     found = status.survey(flags.folder)
     sys.stdout.write(json.dumps(found, indent=2) + "\n" if flags.json else status.text(found))
@@ -157,8 +157,9 @@ def _status(arguments: list[str]) -> int:
 
 
 def _plan(arguments: list[str]) -> int:
-    from dpfl_bench import compose, plan
-    from dpfl_bench.config import settings
+    from dpfl_bench.commands import plan
+    from dpfl_bench.config import compose
+    from dpfl_bench.config.validate import settings
 
     parser = compose.parser("dpfl-bench plan")
     parser.add_argument("--json", action="store_true", help="for machines")
@@ -174,7 +175,7 @@ def _plan(arguments: list[str]) -> int:
 
 
 def _list(arguments: list[str]) -> int:
-    from dpfl_bench import catalogue
+    from dpfl_bench.config import catalogue
 
     return _listing("list", arguments, catalogue)
 
@@ -208,12 +209,12 @@ def _collect(arguments: list[str]) -> int:
     parser.add_argument("--tuning-distribution", choices=("geometric", "logarithmic", "poisson"), help="of the number of trials")
     parser.add_argument("--tuning-trials", type=float, metavar="MEAN", help="their mean (default: the number of points)")
     flags = parser.parse_intermixed_args(arguments)
-    from dpfl_bench.results import collect
-    from dpfl_bench.results.tuning import Tuning
+    from dpfl_bench.results.collect import gather
+    from dpfl_bench.results.collect.tuning import Tuning
 
     asked = flags.tuning_eps or flags.tuning_distribution or flags.tuning_trials is not None
     tuning = Tuning(flags.tuning_distribution or "geometric", flags.tuning_trials) if asked else None
-    collected = collect.collect(flags.folders, flags.to, tuning, flags.by, flags.mixed)
+    collected = gather.collect(flags.folders, flags.to, tuning, flags.by, flags.mixed)
     sys.stdout.write(collected.json() if flags.json else collected.text())
     return 0
 
@@ -238,8 +239,8 @@ def _data(arguments: list[str]) -> int:
 def _data_files(verb: str, arguments: list[str]) -> int:
     from contextlib import redirect_stdout
 
-    from dpfl_bench import compose
-    from dpfl_bench.config import settings
+    from dpfl_bench.config import compose
+    from dpfl_bench.config.validate import settings
 
     parser = compose.parser(f"dpfl-bench data {verb}")
     parser.add_argument("--json", action="store_true", help="for machines")
@@ -253,7 +254,7 @@ def _data_files(verb: str, arguments: list[str]) -> int:
         return 2
     composed = compose.composed([f"dataset={name}", *overrides], flags.config_dir, flags.config_name)
     dataset = settings(composed, used=("dataset",)).dataset
-    from dpfl_bench.call import call
+    from dpfl_bench.config.call import call
     from dpfl_bench.data import verdict
 
     with redirect_stdout(sys.stderr):  # torchvision may print while it downloads
@@ -265,8 +266,8 @@ def _data_files(verb: str, arguments: list[str]) -> int:
 
 
 def _data_show(arguments: list[str]) -> int:
-    from dpfl_bench import compose
-    from dpfl_bench.config import settings
+    from dpfl_bench.config import compose
+    from dpfl_bench.config.validate import settings
 
     parser = compose.parser("dpfl-bench data show")
     parser.add_argument("--to", default=None, help="the picture (default: OUTPUTS/data/DATASET_PARTITION.png)")
@@ -277,7 +278,8 @@ def _data_show(arguments: list[str]) -> int:
         sys.stdout.write(HELP)
         return 0
     chosen = settings(compose.composed(flags.overrides, flags.config_dir, flags.config_name), used=("dataset", "partition"))
-    from dpfl_bench import build, targets
+    from dpfl_bench.assembly import build
+    from dpfl_bench.config import targets
     from dpfl_bench.data import dealt
     from dpfl_bench.results import plots
 

@@ -57,19 +57,21 @@ WORKLOADS = {
 
 def job(work: Workload, rounds: int, more: list[str]) -> Any:
     """What `dpfl-bench run` builds, on random records in place of a data set's."""
-    from dpfl_bench.imports import preload
+    from dpfl_bench.machine.imports import preload
 
-    preload("dpfl_bench.run")
+    preload("dpfl_bench.experiment.run")
     import numpy as np
 
-    from dpfl_bench import build, compose, config, device
+    from dpfl_bench.assembly import build
+    from dpfl_bench.assembly.holders import Holders
+    from dpfl_bench.budget.budget import Budget, drawn_schedules
+    from dpfl_bench.config import compose, validate
+    from dpfl_bench.experiment.job import Job
     from dpfl_bench.federation.clients import Federation
     from dpfl_bench.federation.sampling import LotRule
-    from dpfl_bench.holders import Holders
-    from dpfl_bench.job import Job
-    from dpfl_bench.privatise import Budget, drawn_schedules
+    from dpfl_bench.machine import device
 
-    settings = config.settings(compose.composed(_overrides(work, rounds, more)))
+    settings = validate.settings(compose.composed(_overrides(work, rounds, more)))
     records = _records(settings.clients, work.records)
     parts = list(np.arange(len(records.train_y)).reshape(settings.clients, -1))
     holders = Holders.of(parts, len(records.train_y))
@@ -105,7 +107,8 @@ def _records(clients: int, each: int) -> Any:
 
 def seconds_per_round(made: Any, rounds: int, repeat: int) -> Iterator[float]:
     """After some rounds that are not counted."""
-    from dpfl_bench import build, engine, job, train
+    from dpfl_bench.assembly import build
+    from dpfl_bench.experiment import engine, job, train
 
     schedule = made.schedules[0]
     cohort = build.cohort(made.settings, made.budget, made.problem, made.data, schedule.seed)
@@ -128,7 +131,7 @@ def overheads(work: Workload, rounds: int, repeat: int, more: list[str]) -> Iter
     """Seconds of whole runs with evaluation and checkpoints as they are by default, and with one evaluation at the end; interleaved."""
     import tempfile
 
-    from dpfl_bench import run
+    from dpfl_bench.experiment import run
 
     ways = {"default": [], "off": [f"eval_every={rounds}", "checkpoint_every=1000000"]}
     for _ in range(repeat):
@@ -154,7 +157,7 @@ def privacy(work: Workload, repeat: int, more: list[str]) -> dict[str, Any]:
 
 def _products() -> dict[str, str | None]:
     """Whose they are, on this processor and in this environment."""
-    from dpfl_bench import device
+    from dpfl_bench.machine import device
 
     return {"products": "numpy" if device.numpy_multiplies() else "torch", "pin": os.environ.get(PIN)}
 
@@ -171,7 +174,8 @@ def checked(work: Workload, rounds: int, more: list[str]) -> dict[str, float]:
 
 
 def _differences(made: Any) -> Iterator[float]:
-    from dpfl_bench import build, job, train
+    from dpfl_bench.assembly import build
+    from dpfl_bench.experiment import job, train
 
     schedule = made.schedules[0]
     cohort = build.cohort(made.settings, made.budget, made.problem, made.data, schedule.seed)

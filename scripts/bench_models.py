@@ -27,10 +27,12 @@ REPEATS = 3
 
 def measure(case: Case, unit: str) -> dict[str, float]:
     """One round of one local step, the second of two; memory is the process's peak, its data included."""
-    from dpfl_bench import build, compose, config, job
+    from dpfl_bench.assembly import build
+    from dpfl_bench.config import compose, validate
+    from dpfl_bench.experiment import job
 
     overrides = (*case.arguments, *UNITS[unit], f"batch_size={case.lot}", "rounds=2", "local_steps=1", "device=cpu", "eps=8")
-    settings = config.settings(compose.composed(overrides))
+    settings = validate.settings(compose.composed(overrides))
     made = job.prepare(settings)
     cohort = build.cohort(settings, made.budget, made.problem, made.data, 0)
     state = cohort.start(job.initial(made, 0))

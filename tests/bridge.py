@@ -13,12 +13,12 @@ import reference as ref
 from conftest import Played, cohort_on, settings_of
 
 from dpfl_bench import rng
+from dpfl_bench.config.settings import Privacy, Settings
 from dpfl_bench.data.records import Records
 from dpfl_bench.federation.partition import Parts
 from dpfl_bench.federation.sampling import LotRule
 from dpfl_bench.privacy import mechanisms
 from dpfl_bench.privacy.privunit import PrivUnit
-from dpfl_bench.settings import Privacy, Settings
 
 SIZES = (3, 17, 8, 30, 5, 12, 4, 9)  # records of each client: unequal on purpose
 FEATURES, CLASSES = 6, 4

@@ -15,16 +15,20 @@ import pytest
 import torch
 from forks import Forks, forks
 
-from dpfl_bench import build, compose, conf, config, device, run, train
+from dpfl_bench import conf
+from dpfl_bench.assembly import build
+from dpfl_bench.assembly.holders import Holders
+from dpfl_bench.budget.budget import Budget, drawn_schedules
+from dpfl_bench.config import compose, validate
+from dpfl_bench.config.settings import Settings
 from dpfl_bench.data.records import Records
+from dpfl_bench.experiment import run, train
 from dpfl_bench.federation.clients import Federation
 from dpfl_bench.federation.cohort import Cohort, State
 from dpfl_bench.federation.partition import Parts
 from dpfl_bench.federation.sampling import LotRule
 from dpfl_bench.federation.schedule import Schedule
-from dpfl_bench.holders import Holders
-from dpfl_bench.privatise import Budget, drawn_schedules
-from dpfl_bench.settings import Settings
+from dpfl_bench.machine import device
 
 CONF = Path(conf.__path__[0])
 
@@ -41,12 +45,12 @@ TINY = (
 @cache
 def settings_of(*overrides: str, config_dir: str | None = None) -> Settings:
     """Composed and validated, as the command line does it."""
-    return config.settings(compose.composed(overrides, config_dir))
+    return validate.settings(compose.composed(overrides, config_dir))
 
 
 @dataclass(frozen=True)
 class Played:
-    """One seed of a job, ready to run: what `dpfl_bench.run` builds."""
+    """One seed of a job, ready to run: what `dpfl_bench.experiment.run` builds."""
 
     job: run.Job
     schedule: Schedule

@@ -12,11 +12,11 @@ import torch
 from command import QUICK, call, metrics, read
 from conftest import TINY, cohort_of, settings_of
 
-from dpfl_bench import build
+from dpfl_bench.assembly import build
+from dpfl_bench.budget.budget import Budget, drawn_schedules
 from dpfl_bench.federation.doors import Passage, SendDoor
 from dpfl_bench.federation.schedule import Round
 from dpfl_bench.privacy.ledger import Ledger
-from dpfl_bench.privatise import Budget, drawn_schedules
 
 CLIENTS = 50
 EVERYONE = np.arange(CLIENTS)

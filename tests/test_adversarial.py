@@ -19,6 +19,7 @@ import torch
 from conftest import CONF, Played, cohort_on, settings_of
 from torch import Tensor, nn
 
+from dpfl_bench.config.settings import Settings
 from dpfl_bench.data.records import Records
 from dpfl_bench.federation import cohort as cohorts
 from dpfl_bench.federation.crew import Workers
@@ -35,7 +36,6 @@ from dpfl_bench.problems.models.mlp import mlp
 from dpfl_bench.problems.module import ModuleProblem
 from dpfl_bench.problems.problem import Batch, Problem
 from dpfl_bench.problems.tasks import classify
-from dpfl_bench.settings import Settings
 
 ROUNDING = 1 + 1e-6
 FORMATS = [torch.float32, torch.float64]

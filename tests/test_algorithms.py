@@ -14,10 +14,11 @@ import pytest
 import torch
 from conftest import ALGORITHMS, TINY, Algo, Played, cohort_of, cohort_on
 
-from dpfl_bench import build, run, train
+from dpfl_bench.assembly import build
+from dpfl_bench.config.settings import Settings
+from dpfl_bench.experiment import run, train
 from dpfl_bench.federation.cohort import Cohort, Diagnostics
 from dpfl_bench.privacy.ledger import Ledger, OverspentError
-from dpfl_bench.settings import Settings
 
 LOTS = {"batch_size": 4, "sampled_clients": 6}  # something to draw for the algorithms without noise too
 ROUNDING = {"float32": 1e-5, "float64": 1e-13}  # of sums in another order, after a few rounds

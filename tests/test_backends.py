@@ -22,7 +22,9 @@ from test_crew import alone as by_this_process
 from test_crew import of as by_workers
 from torch import Tensor, nn
 
-from dpfl_bench import build, engine
+from dpfl_bench.assembly import build
+from dpfl_bench.checks.errors import ConfigError
+from dpfl_bench.experiment import engine
 from dpfl_bench.problems import backends
 from dpfl_bench.problems.linear import LinearProblem
 from dpfl_bench.problems.models.cnn import cnn
@@ -32,7 +34,6 @@ from dpfl_bench.problems.models.unet3d import unet3d
 from dpfl_bench.problems.module import BACKENDS, ModuleProblem
 from dpfl_bench.problems.problem import Batch
 from dpfl_bench.problems.tasks import Task, classify, next_token, segment
-from dpfl_bench.settings import ConfigError
 
 CLIENTS, LOT = 4, 5
 DTYPES = {torch.float32: 1e-5, torch.float64: 1e-10}
@@ -289,7 +290,7 @@ def test_auto_chooses_by_model_and_device(name: str, device: str) -> None:
 
 @pytest.mark.parametrize("device", ["cpu", "meta", "cuda"])
 def test_auto_asks_for_the_device_of_the_run(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dpfl_bench.device.choose", torch.device)
+    monkeypatch.setattr("dpfl_bench.machine.device.choose", torch.device)
     settings = dataclasses.replace(settings_of(*TINY), device=device, model=CNN)
     problem = build.problem(settings, [1, 6, 6], 3)
     assert isinstance(problem, ModuleProblem)

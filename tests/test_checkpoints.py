@@ -14,8 +14,9 @@ import torch
 from command import Said, call, read
 from test_resume import same_numbers
 
-from dpfl_bench import sealed, train
+from dpfl_bench.experiment import train
 from dpfl_bench.federation.cohort import Cohort
+from dpfl_bench.machine import sealed
 
 GIVEN = ("run", "algo=dp_scaffnew", "rounds=20", "local_steps=2", "eval_every=3", "checkpoint_every=4", "plot=false", "device=cpu")
 LATEST, PREVIOUS = Path("checkpoint/latest.pt"), Path("checkpoint/previous.pt")

@@ -10,7 +10,9 @@ import yaml
 from command import QUICK, Said, call, command, metrics, read
 from conftest import CONF, settings_of
 
-from dpfl_bench import __version__, compose, config, device
+from dpfl_bench import __version__
+from dpfl_bench.config import compose, validate
+from dpfl_bench.machine import device
 
 COLUMNS = [
     *("seed", "round", "steps", "eps", "train_loss", "test_loss", "test_metric", "test_error"),
@@ -105,7 +107,7 @@ def test_cfg_job_composes_back_to_the_same_run() -> None:
     assert (told["eps"], told["model"]["l2"], told["algo"]["name"]) == (3, 0.02, "dp_fedavg")
     Path("saved").mkdir()
     Path("saved/mine.yaml").write_text(shown.out)
-    assert config.settings(compose.composed([], "saved", "mine")).run_id == settings_of(*overrides).run_id
+    assert validate.settings(compose.composed([], "saved", "mine")).run_id == settings_of(*overrides).run_id
 
 
 def test_a_typo_in_a_users_yaml_is_not_ignored() -> None:

@@ -19,7 +19,7 @@ from served import serving
 from test_cli_start import loaded_by
 from test_vision import believe, made_up
 
-from dpfl_bench import build
+from dpfl_bench.assembly import build
 from dpfl_bench.data import dealt, download, presence, sources, verdict
 
 CONTENT = "".join(f"{1 + i % 2} {1 + i % 5}:1 {6 + i % 3}:0.5\n" for i in range(60)).encode()

@@ -39,7 +39,7 @@ def test_nothing_heavy_is_loaded(arguments: str) -> None:
 
 
 def test_the_check_sees_torch() -> None:
-    assert "torch" in loaded_by("import dpfl_bench.run")
+    assert "torch" in loaded_by("import dpfl_bench.experiment.run")
 
 
 def test_help_takes_less_than_half_a_second() -> None:

@@ -14,8 +14,10 @@ import pytest
 from command import QUICK, call, command, metrics, read
 from conftest import settings_of
 
-from dpfl_bench import compose, points, run
-from dpfl_bench.launchers.base import work
+from dpfl_bench.config import compose
+from dpfl_bench.experiment import run
+from dpfl_bench.sweep import points
+from dpfl_bench.sweep.launchers.base import work
 
 SMALL = ("total_steps=10", *QUICK)
 

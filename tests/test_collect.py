@@ -13,12 +13,13 @@ import pytest
 from collected import finish, table_of, told, unfinished
 from command import QUICK, call
 
-from dpfl_bench.results import folders, sweeps
-from dpfl_bench.results.collect import collect
+from dpfl_bench.checks.errors import ConfigError
+from dpfl_bench.results import sweeps
+from dpfl_bench.results.collect import folders
+from dpfl_bench.results.collect.gather import collect
+from dpfl_bench.results.collect.tables import TUNING
 from dpfl_bench.results.folder import RunFolder
 from dpfl_bench.results.lock import held
-from dpfl_bench.results.tables import TUNING
-from dpfl_bench.settings import ConfigError
 
 INF = float("inf")
 

@@ -12,8 +12,8 @@ import pytest
 from collected import finish, free
 from command import QUICK, call
 
-from dpfl_bench.results import best
-from dpfl_bench.results.collect import collect
+from dpfl_bench.results.collect import best
+from dpfl_bench.results.collect.gather import collect
 
 INF = float("inf")
 SEEDS: dict[str, Any] = {"seeds": [0, 1], "test_error_std": 0.01}

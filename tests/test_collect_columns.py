@@ -12,9 +12,9 @@ from collected import finish, free, table_of
 from conftest import CONF
 from omegaconf import OmegaConf
 
-from dpfl_bench import compose
-from dpfl_bench.results.collect import collect
-from dpfl_bench.results.columns import columns, flat
+from dpfl_bench.config import compose
+from dpfl_bench.results.collect.columns import columns, flat
+from dpfl_bench.results.collect.gather import collect
 
 
 def flattened(config: Any, prefix: str = "") -> dict[str, Any]:

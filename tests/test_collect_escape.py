@@ -18,8 +18,9 @@ from collected import finish, free, png_size, table_of
 from command import call
 from test_collect_tables import checked_tex, odd_table
 
-from dpfl_bench.results import escape, plots, tables
-from dpfl_bench.results.collect import collect
+from dpfl_bench.results import escape, plots
+from dpfl_bench.results.collect import tables
+from dpfl_bench.results.collect.gather import collect
 
 NASTY = [
     "<script>alert(1)</script>",

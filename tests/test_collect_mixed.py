@@ -15,8 +15,9 @@ from collected import finish, free, table_of
 from command import Said, call
 from conftest import CONF
 
-from dpfl_bench.results import columns, plots
-from dpfl_bench.results.collect import collect
+from dpfl_bench.results import plots
+from dpfl_bench.results.collect import columns
+from dpfl_bench.results.collect.gather import collect
 
 ONE, OTHER = "1" * 16, "2" * 16
 TARGETS = {"algo": "m.Algo", "model": "m.model", "dataset": "dpfl_bench.data.digits.load", "partition": "m.deal"}

@@ -11,7 +11,7 @@ from collected import finish, free, png_size
 from matplotlib.figure import Figure
 
 from dpfl_bench.results import plots
-from dpfl_bench.results.collect import collect
+from dpfl_bench.results.collect.gather import collect
 
 INF = float("inf")
 DIVISORS = [k for k in range(1, 2521) if 2520 % k == 0]

@@ -14,10 +14,10 @@ import pytest
 from collected import BASE, finish, free, table_of
 from command import call
 
-from dpfl_bench.results import best, tables
-from dpfl_bench.results.best import Row, Table
-from dpfl_bench.results.collect import collect
-from dpfl_bench.results.tables import TUNING
+from dpfl_bench.results.collect import best, tables
+from dpfl_bench.results.collect.best import Row, Table
+from dpfl_bench.results.collect.gather import collect
+from dpfl_bench.results.collect.tables import TUNING
 
 INF, NAN = math.inf, math.nan
 

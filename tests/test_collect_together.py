@@ -17,9 +17,9 @@ from scipy.stats import norm
 from dpfl_bench.privacy import accounting
 from dpfl_bench.privacy.releases import Companion, Composition
 from dpfl_bench.results import plots
-from dpfl_bench.results.collect import collect
+from dpfl_bench.results.collect.gather import collect
+from dpfl_bench.results.collect.together import composed
 from dpfl_bench.results.summary import summary
-from dpfl_bench.results.together import composed
 
 DELTA = 1e-5
 MU = accounting.mu_for(2.0, DELTA)

@@ -13,8 +13,8 @@ from command import QUICK, call, read
 
 from dpfl_bench.privacy import selection
 from dpfl_bench.privacy.releases import Companion, Composition, PrivacyError
+from dpfl_bench.results.collect.tuning import candidate
 from dpfl_bench.results.folder import RunFolder
-from dpfl_bench.results.tuning import candidate
 
 THIRD = ("privacy.observer=third_party", "eps=2")
 FIXED = ("privacy.calibration=fixed", "privacy.noise_multiplier=2")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from command import Said, call
 
-from dpfl_bench import build
+from dpfl_bench.assembly import build
 
 # overrides | what the line has to name | a word of the remedy
 REFUSED = """

@@ -10,7 +10,11 @@ import pytest
 from conftest import CONF, settings_of
 from test_data import SAMPLED
 
-from dpfl_bench import build, compose, plan, rng, run
+from dpfl_bench import rng
+from dpfl_bench.assembly import build
+from dpfl_bench.commands import plan
+from dpfl_bench.config import compose
+from dpfl_bench.experiment import run
 
 FILES = sorted(file.relative_to(CONF) for group in compose.GROUPS for file in (CONF / group).glob("[!_]*.yaml"))
 STEPS = ("rounds=2", "local_steps=2", "device=cpu", "plot=false", "privacy.calibration=fixed", "privacy.noise_multiplier=6")

@@ -8,7 +8,7 @@ import pytest
 from command import call, command
 from test_config import check, table
 
-from dpfl_bench import build
+from dpfl_bench.assembly import build
 
 # of a file whose shape and number of records no YAML file knows: 10 records of 3 numbers, 8 of them for training
 TINY = "dataset=libsvm dataset.path=tiny.txt clients=2"

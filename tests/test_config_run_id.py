@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from conftest import settings_of
 
-from dpfl_bench import settings as schema
-from dpfl_bench.settings import Settings
+from dpfl_bench.config import settings as schema
+from dpfl_bench.config.settings import Settings
 
 DEFAULT = settings_of()
 

@@ -10,11 +10,11 @@ import reference as ref
 from conftest import Played, cohort_of, cohort_on, settings_of
 from scipy.optimize import minimize
 
-from dpfl_bench import measure, train
+from dpfl_bench.config.settings import Settings
 from dpfl_bench.data.records import Records
+from dpfl_bench.experiment import measure, train
 from dpfl_bench.federation.cohort import Cohort, State
 from dpfl_bench.federation.partition import Parts
-from dpfl_bench.settings import Settings
 
 L2 = 0.1
 LOCAL_STEPS = 5

@@ -14,15 +14,15 @@ import torch
 from conftest import TINY, Algo, Played, cohort_of, cohort_on, settings_of
 from processes import cpu_seconds
 
-from dpfl_bench import train
+from dpfl_bench.config.settings import Settings
 from dpfl_bench.data.records import Records
+from dpfl_bench.experiment import train
 from dpfl_bench.federation import cohort as cohort_file
 from dpfl_bench.federation import crew as crew_file
 from dpfl_bench.federation import evaluation
 from dpfl_bench.federation.cohort import Alone, State, Worked, most_groups
 from dpfl_bench.federation.crew import Workers
 from dpfl_bench.federation.schedule import Round
-from dpfl_bench.settings import Settings
 
 COUNTS = (1, 2, 3)
 LOTS = {"batch_size": 4, "sampled_clients": 9}

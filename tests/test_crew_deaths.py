@@ -26,7 +26,7 @@ from conftest import TINY, Played, cohort_of, settings_of
 from processes import alive, all_gone, named_memory, open_files, pss, until
 from test_crew import alone, differing, in_chunks, of, told
 
-from dpfl_bench import engine, train
+from dpfl_bench.experiment import engine, train
 from dpfl_bench.federation import crew as crew_file
 from dpfl_bench.federation.cohort import Alone
 from dpfl_bench.federation.crew import WorkerDied, Workers

@@ -13,7 +13,8 @@ import torch
 from command import call
 from conftest import settings_of
 
-from dpfl_bench import build
+from dpfl_bench.assembly import build
+from dpfl_bench.checks.errors import ConfigError
 from dpfl_bench.data.records import Records
 from dpfl_bench.federation.clients import Federation
 from dpfl_bench.federation.evaluation import evaluate
@@ -23,7 +24,6 @@ from dpfl_bench.problems import tasks
 from dpfl_bench.problems.models.lstm import lstm
 from dpfl_bench.problems.module import ModuleProblem
 from dpfl_bench.rng import generator
-from dpfl_bench.settings import ConfigError
 
 DIGITS = ("dataset=digits", "clients=10", "privacy=local", "eps=inf", "device=cpu", "plot=false")
 

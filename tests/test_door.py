@@ -16,13 +16,15 @@ import torch
 from conftest import TINY, cohort_of, settings_of
 from torch import Tensor
 
-from dpfl_bench import build, report, rng
+from dpfl_bench import rng
+from dpfl_bench.assembly import build
+from dpfl_bench.budget.budget import Budget, drawn_schedules
+from dpfl_bench.config.settings import Settings
+from dpfl_bench.experiment import report
 from dpfl_bench.federation.doors import Passage, SendDoor
 from dpfl_bench.federation.schedule import Round
 from dpfl_bench.privacy import bounding, mechanisms
 from dpfl_bench.privacy.ledger import Ledger
-from dpfl_bench.privatise import Budget, drawn_schedules
-from dpfl_bench.settings import Settings
 
 CLIENTS, DIMENSION = 6, 4096
 EVERYONE = np.arange(CLIENTS)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from command import QUICK, Said, call, metrics, read
 
-from dpfl_bench.compose import composed
+from dpfl_bench.config.compose import composed
 
 SHORT = ("rounds=3", "local_steps=3", *QUICK)
 

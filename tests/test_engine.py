@@ -17,11 +17,13 @@ from command import call
 from conftest import TINY, Played, cohort_of, settings_of
 from test_crew import CNN, alone, differing, images, told
 
-from dpfl_bench import device, engine, run
+from dpfl_bench.checks.errors import ConfigError
+from dpfl_bench.config.settings import Settings
+from dpfl_bench.experiment import engine, run
 from dpfl_bench.federation.clients import Federation
 from dpfl_bench.federation.cohort import Alone, Cohort, most_groups
 from dpfl_bench.federation.crew import Workers
-from dpfl_bench.settings import ConfigError, Settings
+from dpfl_bench.machine import device
 
 ALGO = "algo=dp_fedavg"
 

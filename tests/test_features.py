@@ -13,7 +13,8 @@ import pytest
 import torch
 from conftest import settings_of
 
-from dpfl_bench import build, rng
+from dpfl_bench import rng
+from dpfl_bench.assembly import build
 from dpfl_bench.data import features, vision
 from dpfl_bench.data.prepare import prepare
 from dpfl_bench.data.records import DataError, Records

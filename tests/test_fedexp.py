@@ -10,14 +10,14 @@ import torch
 from command import QUICK, call, metrics, read
 from conftest import settings_of
 
-from dpfl_bench import build
 from dpfl_bench.algorithms.base import Sent
 from dpfl_bench.algorithms.fedavg import FedAvg
 from dpfl_bench.algorithms.fedexp import FedEXP
+from dpfl_bench.assembly import build
+from dpfl_bench.budget.budget import Budget, drawn_schedules
 from dpfl_bench.federation.doors import Passage, SendDoor
 from dpfl_bench.federation.schedule import Round
 from dpfl_bench.privacy.ledger import Ledger
-from dpfl_bench.privatise import Budget, drawn_schedules
 
 CLIENTS, DIMENSION, CLIP = 40, 30, 0.5
 UPDATES = torch.from_numpy(np.random.default_rng(0).normal(size=(CLIENTS, DIMENSION))) * 0.06

@@ -17,11 +17,15 @@ from conftest import CONF, settings_of
 from test_cli_start import loaded_by
 from torch import nn
 
-from dpfl_bench import build, compose, config, device, fits, rng
+from dpfl_bench import rng
+from dpfl_bench.assembly import build
+from dpfl_bench.checks.errors import ConfigError
+from dpfl_bench.config import compose, fits, validate
+from dpfl_bench.config.settings import Settings
 from dpfl_bench.federation import partition
+from dpfl_bench.machine import device
 from dpfl_bench.problems.linear import LinearProblem
 from dpfl_bench.problems.module import ModuleProblem
-from dpfl_bench.settings import ConfigError, Settings
 
 # overrides | the whole line, as a regular expression
 REFUSED = r"""
@@ -186,7 +190,7 @@ def test_partitions_are_refused_early_where_they_would_be_late(dataset: str, kin
     own = () if dataset == "digits" else ("dataset.clients=4", "clients=4")
     own = (*own, "dataset.records_per_client=20") if dataset == "synthetic_logistic" else own
     asked = [f"dataset={dataset}", f"partition={kind}", *own]
-    found = config.settings(compose.composed(asked), used=("dataset",))
+    found = validate.settings(compose.composed(asked), used=("dataset",))
     try:
         reason = "" if build.data(found) else "nothing"
     except ConfigError as error:
@@ -280,9 +284,9 @@ def test_what_a_user_s_file_does_not_say_is_left_to_its_functions(overrides: tup
 def test_files_are_fetched_and_shown_whatever_the_default_model_is(own: str) -> None:
     """`data fetch` and `data show` train nothing."""
     composed = compose.composed(["dataset=quadratics", "model=cnn", "partition=shards"])
-    assert config.settings(composed, used=("dataset",)).dataset["name"] == "quadratics"
+    assert validate.settings(composed, used=("dataset",)).dataset["name"] == "quadratics"
     with pytest.raises(ConfigError, match="partition=shards sorts by class"):
-        config.settings(composed, used=("dataset", "partition"))
+        validate.settings(composed, used=("dataset", "partition"))
 
 
 # --- what it costs ---
@@ -290,7 +294,7 @@ def test_files_are_fetched_and_shown_whatever_the_default_model_is(own: str) -> 
 
 def test_no_torch() -> None:
     code = (
-        "from dpfl_bench.config import settings; from dpfl_bench.compose import composed; "
+        "from dpfl_bench.config.validate import settings; from dpfl_bench.config.compose import composed; "
         "settings(composed(['batch_size=4', 'dataset=breast_cancer', 'model=mlp'])); settings(composed(['dataset=mnist', 'model=cnn']))"
     )
     assert not loaded_by(code) & {"torch", "numpy", "scipy"}

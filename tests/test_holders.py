@@ -12,8 +12,8 @@ import pytest
 from command import QUICK, call, read
 from conftest import settings_of
 
+from dpfl_bench.assembly.holders import Holders
 from dpfl_bench.federation import partition
-from dpfl_bench.holders import Holders
 from dpfl_bench.privacy.accounting import epsilon
 from dpfl_bench.privacy.releases import Composition
 
@@ -174,7 +174,7 @@ def test_eps_is_never_below_the_count_over_holders(seed: int) -> None:
 
 def test_overlap_with_sampled_clients_counts_every_holder_towards_a_third_party() -> None:
     """The coins of the clients that hold a record are not independent: as if all took part in every round. Nothing of the draw shows."""
-    from dpfl_bench.privatise import Budget, drawn_schedules
+    from dpfl_bench.budget.budget import Budget, drawn_schedules
 
     settings = settings_of(*HALVES, "partition=overlap", "partition.percent=50", "sampled_clients=2", "privacy.observer=third_party")
     for seed in range(3):

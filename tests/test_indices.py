@@ -9,8 +9,8 @@ import pytest
 from command import QUICK, call, read
 from conftest import settings_of
 
-from dpfl_bench import build
-from dpfl_bench.call import call as load
+from dpfl_bench.assembly import build
+from dpfl_bench.config.call import call as load
 from dpfl_bench.data.indices import Indices
 from dpfl_bench.federation.partition import digest
 

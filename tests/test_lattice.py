@@ -13,13 +13,13 @@ from conftest import TINY, Played, cohort_of, settings_of
 from scipy import stats
 from torch import Tensor
 
-from dpfl_bench import train
+from dpfl_bench.config.settings import Settings
+from dpfl_bench.experiment import train
 from dpfl_bench.federation.crew import Workers
 from dpfl_bench.federation.doors import Passage, Quantile, SendDoor
 from dpfl_bench.federation.schedule import Round
 from dpfl_bench.privacy import bounding, lattice
 from dpfl_bench.privacy.ledger import Ledger
-from dpfl_bench.settings import Settings
 
 CLIENTS, DIMENSION, CLIP, NOISE = 6, 4096, 0.7, 1.5
 ALL = Round(index=0, steps=1, lr=1.0, p=1.0, cohort=np.arange(CLIENTS), divisor=CLIENTS)

@@ -13,7 +13,8 @@ import torch
 from conftest import settings_of
 from scipy import ndimage
 
-from dpfl_bench import build, rng
+from dpfl_bench import rng
+from dpfl_bench.assembly import build
 from dpfl_bench.data import features, ixi, messidor
 from dpfl_bench.data.augment import augmented
 from dpfl_bench.data.prepare import prepare

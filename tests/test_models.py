@@ -17,7 +17,8 @@ from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 from torch.nn import functional
 
-from dpfl_bench import build
+from dpfl_bench.assembly import build
+from dpfl_bench.checks.errors import ConfigError
 from dpfl_bench.problems import backends
 from dpfl_bench.problems.models.activations import TemperedSigmoid, activation
 from dpfl_bench.problems.models.cnn import cnn
@@ -27,7 +28,6 @@ from dpfl_bench.problems.models.unet3d import unet3d
 from dpfl_bench.problems.models.vgg import vgg
 from dpfl_bench.problems.module import ModuleProblem, check_module
 from dpfl_bench.problems.problem import Batch
-from dpfl_bench.settings import ConfigError
 
 
 def conv(inputs: int, outputs: int, size: int, bias: bool = True) -> int:

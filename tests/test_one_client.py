@@ -8,7 +8,7 @@ import torch
 from conftest import Played, cohort_on, settings_of
 
 from dpfl_bench.data.records import Records
-from dpfl_bench.train import rounds
+from dpfl_bench.experiment.train import rounds
 
 CLIENTS, RECORDS, FEATURES = 50, 4, 5
 WAYS = {

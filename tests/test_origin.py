@@ -276,9 +276,9 @@ def test_every_key_of_a_users_own_loader_is_in_the_id(mine: Path, key: str, monk
 
 
 def _settings(*given: str) -> Any:
-    from dpfl_bench import compose, config
+    from dpfl_bench.config import compose, validate
 
-    return config.settings(compose.composed(given, "conf"))
+    return validate.settings(compose.composed(given, "conf"))
 
 
 # --- where our data sets lie ---

@@ -8,7 +8,7 @@ import pytest
 from command import QUICK, call, read
 from conftest import CONF, settings_of
 
-from dpfl_bench.settings import ConfigError
+from dpfl_bench.checks.errors import ConfigError
 
 # a module whose functions tell that they were called
 MINE = """

@@ -7,11 +7,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from dpfl_bench.checks.errors import ConfigError
 from dpfl_bench.data import features
 from dpfl_bench.data import prepare as preparing
 from dpfl_bench.data.prepare import prepare
 from dpfl_bench.data.records import DataError, Records
-from dpfl_bench.settings import ConfigError
 
 
 def toy(labels: list[int], owners: list[int] | None = None) -> Records:

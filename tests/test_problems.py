@@ -15,7 +15,8 @@ from scipy.optimize import minimize
 from torch import Tensor, nn
 from torch.nn import functional
 
-from dpfl_bench import build
+from dpfl_bench.assembly import build
+from dpfl_bench.checks.errors import ConfigError
 from dpfl_bench.data.records import Records
 from dpfl_bench.federation.clients import Federation
 from dpfl_bench.federation.evaluation import evaluate
@@ -26,7 +27,6 @@ from dpfl_bench.problems.models.cnn import cnn
 from dpfl_bench.problems.models.mlp import mlp
 from dpfl_bench.problems.module import ModuleProblem
 from dpfl_bench.problems.problem import Batch, Problem
-from dpfl_bench.settings import ConfigError
 
 CLIENTS, LOT, CLASSES = 3, 5, 4
 KINDS = {"binary": 2, "softmax": CLASSES, "squared": 0}

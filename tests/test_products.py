@@ -17,8 +17,8 @@ from conftest import TINY, cohort_of, settings_of
 from test_crew import in_chunks, same_with_every_crew
 from torch import Tensor
 
-from dpfl_bench import device
 from dpfl_bench.federation import evaluation
+from dpfl_bench.machine import device
 from dpfl_bench.problems import products
 from dpfl_bench.problems.products import bmm, packed
 
@@ -221,6 +221,6 @@ def test_a_run_leaves_numpy_one_thread() -> None:
 
 def test_commands_import_numpy_with_one_thread() -> None:
     """Unless told otherwise."""
-    script = f"from dpfl_bench.imports import preload\npreload('numpy')\nimport threadpoolctl\n{THREADS}"
+    script = f"from dpfl_bench.machine.imports import preload\npreload('numpy')\nimport threadpoolctl\n{THREADS}"
     assert threads_of_numpy(script) == ["{1}"]
     assert threads_of_numpy(script, OPENBLAS_NUM_THREADS="2") == ["{2}"]

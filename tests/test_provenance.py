@@ -12,10 +12,10 @@ import pytest
 from command import QUICK, call
 from conftest import settings_of
 
-from dpfl_bench import run
+from dpfl_bench.checks.errors import ConfigError
 from dpfl_bench.data import contents, libsvm
-from dpfl_bench.results import best
-from dpfl_bench.settings import ConfigError
+from dpfl_bench.experiment import run
+from dpfl_bench.results.collect import best
 
 GIVEN = ("algo=fedavg", "dataset=libsvm", "dataset.path=records", "partition=iid", "clients=3", "rounds=4", "local_steps=2", *QUICK)
 OTHER = "computed with other data (training file) than are there now; expected the same; say --force to compute it anew"

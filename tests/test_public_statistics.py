@@ -13,11 +13,11 @@ from command import QUICK, call, read
 from conftest import CONF, cohort_on, settings_of
 from omegaconf import OmegaConf
 
+from dpfl_bench.budget.budget import Budget, drawn_schedules
+from dpfl_bench.checks.errors import ConfigError
 from dpfl_bench.data import breast_cancer, synthetic
 from dpfl_bench.data.prepare import owned, prepare
 from dpfl_bench.data.records import DataError, Records, Scaling
-from dpfl_bench.privatise import Budget, drawn_schedules
-from dpfl_bench.settings import ConfigError
 
 PLAIN: dict[str, Any] = {"test_fraction": 0.0, "unit_norm": False, "seed": 0}
 CANCER: Any = OmegaConf.to_container(OmegaConf.load(CONF / "dataset/breast_cancer.yaml"))

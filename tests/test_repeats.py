@@ -11,10 +11,10 @@ import pytest
 from command import QUICK, call, metrics, read
 from conftest import settings_of
 
+from dpfl_bench.budget.budget import Budget, drawn_schedules
 from dpfl_bench.privacy import cache
 from dpfl_bench.privacy.accounting import eps_of_gaussian, epsilon
 from dpfl_bench.privacy.releases import Composition
-from dpfl_bench.privatise import Budget, drawn_schedules
 
 SMALL = ("algo=dp_fedavg", "rounds=2", "local_steps=1")
 

@@ -16,9 +16,9 @@ from conftest import settings_of
 from forks import Forks, rows_of
 from processes import until
 
-from dpfl_bench import run, train
-from dpfl_bench.settings import Settings
-from dpfl_bench.signals import Interrupted
+from dpfl_bench.config.settings import Settings
+from dpfl_bench.experiment import run, train
+from dpfl_bench.machine.signals import Interrupted
 
 KILLS = 20
 LONG = ("total_steps=1600", "local_steps=2", "eval_every=50", "checkpoint_every=37", "repeats=2", "plot=false", "device=cpu")

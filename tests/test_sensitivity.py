@@ -9,11 +9,11 @@ import pytest
 import torch
 from conftest import Played, cohort_on, settings_of
 
+from dpfl_bench.budget.budget import Budget, drawn_schedules
+from dpfl_bench.config.settings import Settings
 from dpfl_bench.data.records import Records
 from dpfl_bench.federation.schedule import Round
 from dpfl_bench.privacy import mechanisms
-from dpfl_bench.privatise import Budget, drawn_schedules
-from dpfl_bench.settings import Settings
 
 CLIENTS, RECORDS, FEATURES = 7, 4, 5
 CLIP = 0.8

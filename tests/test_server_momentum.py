@@ -8,7 +8,7 @@ import pytest
 import torch
 from conftest import TINY, cohort_of, settings_of
 
-from dpfl_bench.settings import Settings
+from dpfl_bench.config.settings import Settings
 
 ROUNDS, BETA, DECAY = 5, 0.8, 0.6
 

@@ -18,14 +18,14 @@ import pytest
 import yaml
 from conftest import CONF
 
-from dpfl_bench import signals
-from dpfl_bench.launchers import slurm_leave, slurm_queue, slurm_record, slurm_task, slurm_verdict, slurm_watch
-from dpfl_bench.launchers.base import Detached, Point
-from dpfl_bench.launchers.slurm import Slurm
-from dpfl_bench.launchers.slurm_queue import Full, Seen, Unanswered
-from dpfl_bench.launchers.slurm_record import Record
+from dpfl_bench.checks.errors import ConfigError
+from dpfl_bench.machine import signals
 from dpfl_bench.results.folder import RunFolder
-from dpfl_bench.settings import ConfigError
+from dpfl_bench.sweep.launchers.base import Detached, Point
+from dpfl_bench.sweep.launchers.slurm import leave, queue, submission, task, verdict, watch
+from dpfl_bench.sweep.launchers.slurm.launcher import Slurm
+from dpfl_bench.sweep.launchers.slurm.queue import Full, Seen, Unanswered
+from dpfl_bench.sweep.launchers.slurm.submission import Record
 
 pytest.importorskip("submitit")
 Fake = Callable[[str, str], None]
@@ -38,7 +38,7 @@ def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Fake:
     folder = tmp_path / "bin"
     folder.mkdir()
     monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
-    monkeypatch.setattr(slurm_queue.time, "sleep", lambda seconds: None)
+    monkeypatch.setattr(queue.time, "sleep", lambda seconds: None)
 
     def make(name: str, script: str) -> None:
         path = folder / name
@@ -174,7 +174,7 @@ def test_a_submission_that_was_not_answered_is_cancelled_and_made_again(fake: Fa
     record = slurm().submit(Path("outputs/slurm"), slurm().tasks(points(2)))
     assert record.ids == ("12_0", "12_1")
     assert [line.split()[0] for line in calls()] == ["sbatch", "scancel", "sbatch", "scancel", "sbatch"]
-    assert [known.name for known in slurm_record.known(Path("outputs/slurm"))] == [record.name]
+    assert [known.name for known in submission.known(Path("outputs/slurm"))] == [record.name]
 
 
 def test_a_submission_that_is_refused(fake: Fake) -> None:
@@ -183,7 +183,7 @@ def test_a_submission_that_is_refused(fake: Fake) -> None:
         slurm().submit(Path("outputs/slurm"), slurm().tasks(points(2)))
     assert "\n" not in str(caught.value)
     assert len([line for line in calls() if line.startswith("sbatch")]) == 1
-    assert slurm_record.known(Path("outputs/slurm")) == []
+    assert submission.known(Path("outputs/slurm")) == []
 
 
 def test_a_full_queue(fake: Fake) -> None:
@@ -205,7 +205,7 @@ SQUEUE = """\
 def test_squeue_and_sacct(fake: Fake) -> None:
     fake("squeue", f"cat <<'END'\n{SQUEUE}END")
     fake("sacct", "echo '12_3|CANCELLED by 1000|None|mine'; echo '13|FAILED|NonZeroExitCode|mine'; echo '14|TIMEOUT|None|not mine'")
-    seen = slurm_queue.look(dict.fromkeys(["12_0", "12_1", "12_2", "12_3", "13", "14"], "mine"))
+    seen = queue.look(dict.fromkeys(["12_0", "12_1", "12_2", "12_3", "13", "14"], "mine"))
     assert {job: str(word) for job, word in seen.items()} == {
         "12_0": "RUNNING",
         "12_1": "PENDING (JobHeldUser)",
@@ -224,32 +224,32 @@ def test_squeue_and_sacct(fake: Fake) -> None:
 def test_all_forgotten_and_no_accounting(fake: Fake) -> None:
     fake("squeue", 'echo "slurm_load_jobs error: Invalid job id specified" >&2; exit 1')
     fake("sacct", 'echo "Slurm accounting storage is disabled" >&2; exit 1')
-    assert slurm_queue.look({"12_0": "mine"}) == {"12_0": Seen("UNKNOWN")}
+    assert queue.look({"12_0": "mine"}) == {"12_0": Seen("UNKNOWN")}
 
 
 def test_no_answer_is_not_an_empty_queue(fake: Fake) -> None:
     fake("squeue", 'echo "slurm_load_jobs error: Unable to contact slurm controller (connect failure)" >&2; exit 1')
     with pytest.raises(Unanswered, match="squeue: slurm_load_jobs error: Unable to contact slurm controller"):
-        slurm_queue.look({"12_0": "mine"})
+        queue.look({"12_0": "mine"})
 
 
 def test_the_users_own_squeue_settings_change_nothing(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SQUEUE_PARTITION", "debug")
     fake("squeue", '[ -z "$SQUEUE_PARTITION" ] && echo "12|RUNNING|None|mine"')
-    assert slurm_queue.look({"12": "mine"})["12"].state == "RUNNING"
+    assert queue.look({"12": "mine"})["12"].state == "RUNNING"
 
 
 def test_insists_on_what_has_to_succeed(fake: Fake) -> None:
     fake("scancel", "[ $(grep -c scancel calls) -gt 3 ]")
-    slurm_queue.cancel(["12_0"])
+    queue.cancel(["12_0"])
     assert len(calls()) == 4
     fake("scancel", "exit 1")
     with pytest.raises(Unanswered, match="scancel: exit code 1"):
-        slurm_queue.cancel(["12_0"])
+        queue.cancel(["12_0"])
 
 
 def test_many_jobs_are_cancelled_in_several_commands(fake: Fake) -> None:
-    slurm_queue.cancel([f"12_{i}" for i in range(1200)])
+    queue.cancel([f"12_{i}" for i in range(1200)])
     assert [len(line.split()) - 2 for line in calls()] == [500, 500, 200]
 
 
@@ -278,7 +278,7 @@ def test_many_jobs_are_cancelled_in_several_commands(fake: Fake) -> None:
     ],
 )
 def test_verdict(word: Any, state: str, wanted: str) -> None:
-    assert slurm_verdict.verdict(word, Seen(state), at_work=True) == wanted
+    assert verdict.verdict(word, Seen(state), at_work=True) == wanted
 
 
 def test_a_point_that_takes_the_process_down_takes_no_other_with_it() -> None:
@@ -286,15 +286,15 @@ def test_a_point_that_takes_the_process_down_takes_no_other_with_it() -> None:
     since = time.time() - 1
     RunFolder(given[0].folder).write("result.json", DONE)
     RunFolder(given[1].folder).tell("running")
-    wanted = slurm_verdict.verdicts(given, since, Seen("OUT_OF_MEMORY"))
+    wanted = verdict.verdicts(given, since, Seen("OUT_OF_MEMORY"))
     assert list(wanted.values()) == ["leave", "fail", "again", "again"]
 
 
 def test_what_was_said_before_the_submission_does_not_count() -> None:
     (point,) = points(1)
     RunFolder(point.folder).tell("failed", error="yesterday")
-    assert slurm_verdict.word(point, time.time() - 1) == "failed"
-    assert slurm_verdict.word(point, time.time() + 1) == "missing"
+    assert verdict.word(point, time.time() - 1) == "failed"
+    assert verdict.word(point, time.time() + 1) == "missing"
 
 
 # the watch
@@ -312,14 +312,14 @@ class Cluster:
         self.jobs: dict[str, list[str]] = {}
         self.on_look: Callable[[], None] = lambda: None
         monkeypatch.setattr(Slurm, "submit", self.submit)
-        monkeypatch.setattr(slurm_queue, "largest_array", lambda: 1000)
-        monkeypatch.setattr(slurm_queue, "look", self.look)
-        monkeypatch.setattr(slurm_queue, "cancel", self.cancel)
-        monkeypatch.setattr(slurm_watch.time, "sleep", lambda seconds: None)
-        monkeypatch.setattr(slurm_watch.Watch, "_pause", lambda watch, stop: None)
+        monkeypatch.setattr(queue, "largest_array", lambda: 1000)
+        monkeypatch.setattr(queue, "look", self.look)
+        monkeypatch.setattr(queue, "cancel", self.cancel)
+        monkeypatch.setattr(watch.time, "sleep", lambda seconds: None)
+        monkeypatch.setattr(watch.Watch, "_pause", lambda watch, stop: None)
 
     def submit(self, root: Path, tasks: Sequence[Any]) -> Record:
-        record = slurm_record.opened(root, [[point.run_id for point in task.points] for task in tasks])
+        record = submission.opened(root, [[point.run_id for point in task.points] for task in tasks])
         self.submissions += 1
         ids = [f"{self.submissions}_{i}" for i in range(len(tasks))]
         record.submitted(ids)
@@ -354,7 +354,7 @@ def test_a_job_that_ends_without_a_word_is_written_as_failed(monkeypatch: pytest
     assert written["error"].startswith("Slurm: OUT_OF_MEMORY, and the run left no result; see outputs/slurm/dpfl-")
     assert written["error"].endswith("/1_0_0_log.out")
     assert status(second) is None  # pending: missing
-    assert slurm_record.known(Path("outputs/slurm")) == []
+    assert submission.known(Path("outputs/slurm")) == []
 
 
 def test_a_lost_node_costs_a_new_start(monkeypatch: pytest.MonkeyPatch, fake: Fake) -> None:
@@ -422,7 +422,7 @@ def test_another_launchers_jobs_are_waited_for(monkeypatch: pytest.MonkeyPatch, 
 
 
 def test_a_submission_that_was_cut_off_is_cancelled_by_name(monkeypatch: pytest.MonkeyPatch, fake: Fake) -> None:
-    record = slurm_record.opened(Path("outputs/slurm"), [["run0"]])
+    record = submission.opened(Path("outputs/slurm"), [["run0"]])
     cluster = Cluster(monkeypatch, ["CANCELLED"])
     launch(1)
     assert calls() == [f"scancel --quiet --name={record.name}"]
@@ -466,11 +466,11 @@ def test_on_a_terminal_it_asks(typed: str, wanted: str, monkeypatch: pytest.Monk
 
     monkeypatch.setattr(sys, "stdin", Terminal())
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
-    assert slurm_leave.choice(signal.SIGINT, None, 3) == wanted
+    assert leave.choice(signal.SIGINT, None, 3) == wanted
 
 
 def test_compact() -> None:
-    assert slurm_leave.compact(["12_0", "12_1", "12_2", "12_7", "13", "14_3"]) == "'12_[0-2,7]' 13 '14_[3]'"
+    assert leave.compact(["12_0", "12_1", "12_2", "12_7", "13", "14_3"]) == "'12_[0-2,7]' 13 '14_[3]'"
 
 
 # on the node
@@ -487,7 +487,7 @@ def told(monkeypatch: pytest.MonkeyPatch, fake: Fake) -> dict[str, int]:
             os.kill(os.getpid(), code - 128)
         return code
 
-    monkeypatch.setattr(slurm_task, "work", work)
+    monkeypatch.setattr(task, "work", work)
     monkeypatch.setenv("SLURM_JOB_ID", "77")
     return codes
 
@@ -496,10 +496,10 @@ def told(monkeypatch: pytest.MonkeyPatch, fake: Fake) -> dict[str, int]:
 def test_the_exit_code_of_a_task(told: dict[str, int], codes: dict[str, int], exit_code: int | None) -> None:
     told.update(codes)
     if exit_code is None:
-        slurm_task.Task(tuple(points(3)), 10)()
+        task.Task(tuple(points(3)), 10)()
         return
     with pytest.raises(SystemExit) as caught:
-        slurm_task.Task(tuple(points(3)), 10)()
+        task.Task(tuple(points(3)), 10)()
     assert caught.value.code == exit_code
     assert not Path("calls").exists()
 
@@ -507,7 +507,7 @@ def test_the_exit_code_of_a_task(told: dict[str, int], codes: dict[str, int], ex
 def test_preemption_requeues(told: dict[str, int]) -> None:
     told["run1"] = 140
     with pytest.raises(SystemExit) as caught:
-        slurm_task.Task(tuple(points(3)), 10)()
+        task.Task(tuple(points(3)), 10)()
     assert caught.value.code == 140
     assert calls() == ["scontrol requeue 77"]
 
@@ -518,7 +518,7 @@ def test_a_task_that_started_too_often_gives_up(told: dict[str, int], monkeypatc
     RunFolder(given[0].folder).tell("failed", error="its own")
     RunFolder(given[1].folder).tell("interrupted", error="stopped")
     with pytest.raises(SystemExit) as caught:
-        slurm_task.Task(tuple(given), 2)()
+        task.Task(tuple(given), 2)()
     assert caught.value.code == 1
     written = [status(point) for point in given]
     assert [found and found["error"] for found in written] == [

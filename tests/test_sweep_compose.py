@@ -19,8 +19,8 @@ from hydra.errors import HydraException
 from omegaconf import OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
-from dpfl_bench.compose import GROUPS, Composer
-from dpfl_bench.settings import ConfigError
+from dpfl_bench.checks.errors import ConfigError
+from dpfl_bench.config.compose import GROUPS, Composer
 
 GROUP_CHOICES = [
     *("algo=dp_fedavg", "algo=dp_fedexp_scaffold", "algo=scaffnew", "dataset=digits", "dataset=mushrooms", "dataset=synthetic_logistic"),
@@ -208,7 +208,7 @@ def test_what_launches() -> None:
     composer = Composer(None, "config")
     assert composer.sweep([]).launcher["_target_"].endswith("BasicLauncher")
     launcher = composer.sweep(["hydra/launcher=joblib", "hydra.launcher.n_jobs=3"]).launcher
-    assert launcher == {"_target_": "dpfl_bench.launchers.joblib.Joblib", "n_jobs": 3}
+    assert launcher == {"_target_": "dpfl_bench.sweep.launchers.cores.Joblib", "n_jobs": 3}
 
 
 def test_beside_hydras_own_plugin_of_that_name() -> None:

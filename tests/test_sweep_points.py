@@ -13,10 +13,10 @@ import pytest
 from command import QUICK, Said, call
 from conftest import settings_of
 
-from dpfl_bench.estimate import Measured
-from dpfl_bench.points import divisors, spread
-from dpfl_bench.progress import duration
 from dpfl_bench.results.folder import RunFolder
+from dpfl_bench.sweep.estimate import Measured
+from dpfl_bench.sweep.points import divisors, spread
+from dpfl_bench.sweep.progress import duration
 
 SMALL = ("total_steps=10", *QUICK)
 
@@ -223,7 +223,7 @@ def test_durations(seconds: float, said: str) -> None:
 def test_a_dry_run_imports_no_torch() -> None:
     script = (
         "import sys\nfrom dpfl_bench.cli import main\ntry:\n main(sys.argv[1:])\nexcept SystemExit as stop:\n assert not stop.code\n"
-        "assert 'dpfl_bench.sweep' in sys.modules\nfor name in ('torch', 'numpy', 'pandas', 'sklearn', 'scipy'):\n"
+        "assert 'dpfl_bench.sweep.sweep' in sys.modules\nfor name in ('torch', 'numpy', 'pandas', 'sklearn', 'scipy'):\n"
         " assert name not in sys.modules, name\n"
     )
     given = (

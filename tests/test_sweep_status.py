@@ -15,10 +15,10 @@ import pytest
 from command import QUICK, call
 from conftest import settings_of
 
-from dpfl_bench import progress
-from dpfl_bench.progress import Progress
 from dpfl_bench.results.folder import RunFolder
 from dpfl_bench.results.lock import held
+from dpfl_bench.sweep import progress
+from dpfl_bench.sweep.progress import Progress
 
 SMALL = ("total_steps=10", *QUICK)
 SWEEP = ("run", "-m", "lr=1,2,3,4,5,1e30", *SMALL)

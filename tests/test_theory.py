@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from dpfl_bench.theory import bound, contraction, optimal_steps, p_star, prior_psi0, utility_bound
+from dpfl_bench.problems.theory import bound, contraction, optimal_steps, p_star, prior_psi0, utility_bound
 
 MU, L = 0.01, 2.596214
 REST = {"delta": 1e-5, "mu": MU, "L": L, "v": 8.0, "clip": 0.1, "clients": 10, "dimension": 112}

@@ -14,10 +14,10 @@ import pytest
 from command import QUICK, call, metrics
 from conftest import settings_of
 
-from dpfl_bench import train
+from dpfl_bench.checks.errors import ConfigError
+from dpfl_bench.experiment import train
 from dpfl_bench.results import trackers
 from dpfl_bench.results.folder import METRICS, RunFolder
-from dpfl_bench.settings import ConfigError
 
 ARGUMENTS = ("run", "algo=dp_scaffnew", "repeats=2", "total_steps=40", "local_steps=4", "eval_every=1", "checkpoint_every=3", *QUICK)
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from dpfl_bench.checks.errors import ConfigError
 from dpfl_bench.data.records import Records
-from dpfl_bench.settings import ConfigError
 
 FIRST = 10  # clients that are shown one by one
 COLUMNS = 12  # classes that have a column of their own

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from dpfl_bench import ranges
+from dpfl_bench.checks import ranges
 from dpfl_bench.data import features, published
 from dpfl_bench.data import standardise as standardising
 from dpfl_bench.data.augment import augmented

@@ -8,9 +8,9 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from dpfl_bench.checks.errors import ConfigError
 from dpfl_bench.data.presence import loader, presence, size
 from dpfl_bench.data.root import data_root, fetch_command
-from dpfl_bench.settings import ConfigError
 
 _LIBSVM = "https://www.csie.ntu.edu.tw/~cjlin/libsvmtools/datasets/binary.html"
 _UCI = "https://archive.ics.uci.edu"

@@ -8,9 +8,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dpfl_bench import device as device_formats
 from dpfl_bench.data.records import Records
 from dpfl_bench.federation.sampling import LotRule, Lots, pad
+from dpfl_bench.machine import device as device_formats
 from dpfl_bench.problems.problem import Batch, in_dtype
 
 

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from dpfl_bench.algorithms.base import Algorithm, Sent, Server
+from dpfl_bench.checks.ranges import LARGEST_CLIP, LEAST_CLIP
 from dpfl_bench.federation import evaluation
 from dpfl_bench.federation.clients import Federation
 from dpfl_bench.federation.doors import GradientDoor, GradientPassage, Passage, RecordCounts, SendDoor, Sums
@@ -19,7 +20,6 @@ from dpfl_bench.federation.schedule import Round, Schedule
 from dpfl_bench.privacy import bounding
 from dpfl_bench.privacy.ledger import Ledger
 from dpfl_bench.problems.problem import Problem, Scored
-from dpfl_bench.ranges import LARGEST_CLIP, LEAST_CLIP
 
 NAN = float("nan")
 

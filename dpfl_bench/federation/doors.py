@@ -16,14 +16,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dpfl_bench import device
 from dpfl_bench.algorithms.base import Sent
+from dpfl_bench.checks.ranges import LARGEST_CLIP, LEAST_CLIP
 from dpfl_bench.federation.schedule import Round
+from dpfl_bench.machine import device
 from dpfl_bench.privacy import bounding, lattice, mechanisms
 from dpfl_bench.privacy.ledger import Ledger
 from dpfl_bench.privacy.privunit import PrivUnit
 from dpfl_bench.problems.problem import Batch, Problem, lengths
-from dpfl_bench.ranges import LARGEST_CLIP, LEAST_CLIP
 
 FORMATS: dict[torch.dtype, mechanisms.Format] = {torch.float32: np.float32, torch.float64: np.float64}  # noise is as wide as its sum
 

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from dpfl_bench import ranges
+from dpfl_bench.checks import ranges
 from dpfl_bench.federation import shares
 
 Parts = list[np.ndarray]

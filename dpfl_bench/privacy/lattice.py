@@ -26,7 +26,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dpfl_bench import device
+from dpfl_bench.machine import device
 
 FINE = 12  # a standard deviation is 2^12 to 2^13 spacings
 LARGEST_DRAW = 10  # standard deviations; mechanisms.normals ends at 9.5

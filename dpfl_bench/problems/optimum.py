@@ -13,7 +13,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from dpfl_bench import theory
+from dpfl_bench.problems import theory
 from dpfl_bench.problems.linear import LinearProblem
 
 LARGEST_WORK = 2e10  # multiplications, for the Hessian and to solve with it, that are worth a reference value

@@ -12,7 +12,7 @@ from typing import NamedTuple, Protocol
 import torch
 from torch import Tensor
 
-from dpfl_bench import device
+from dpfl_bench.machine import device
 
 PIECE = 2**20  # numbers of a row, at a time
 # What comes into a layer, at most: times more, the gradient by what goes out has scales that make it one of the format's last numbers,

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from dpfl_bench import device
+from dpfl_bench.machine import device
 
 
 def bmm(a: Tensor, b: Tensor, out: Tensor | None = None) -> Tensor:

@@ -6,9 +6,9 @@ import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from dpfl_bench.machine.signals import Interrupted
 from dpfl_bench.results.folder import RunFolder
 from dpfl_bench.results.lock import Claim, Lost, held
-from dpfl_bench.signals import Interrupted
 
 
 @contextmanager

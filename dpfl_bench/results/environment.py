@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import dpfl_bench
-from dpfl_bench.device import numpy_multiplies
+from dpfl_bench.machine.device import numpy_multiplies
 from dpfl_bench.results.folder import RunFolder
 from dpfl_bench.results.modules import PACKAGE, is_installed
 from dpfl_bench.results.origin import Origin

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from dpfl_bench.config.settings import Settings
 from dpfl_bench.data.contents import Contents
 from dpfl_bench.results import modules
 from dpfl_bench.results.folder import BROKEN, RunFolder
-from dpfl_bench.settings import Settings
 
 FILE = "origin.json"
 SHOWN = 3  # names of what differs

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dpfl_bench.imports import preload
+from dpfl_bench.machine.imports import preload
 from dpfl_bench.results.escape import plain
 from dpfl_bench.results.folder import MEASURES
 from dpfl_bench.results.summary import together, whole_or_part

@@ -10,13 +10,14 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from dpfl_bench import sealed
+from dpfl_bench.checks.errors import ConfigError
+from dpfl_bench.config.settings import Settings
 from dpfl_bench.data import contents
 from dpfl_bench.data.contents import Contents, Load
+from dpfl_bench.machine import sealed
 from dpfl_bench.results import origin
 from dpfl_bench.results.folder import BROKEN, RunFolder
 from dpfl_bench.results.origin import Origin
-from dpfl_bench.settings import ConfigError, Settings
 
 
 @dataclass(frozen=True)

@@ -19,8 +19,8 @@ from typing import Any, Protocol
 import yaml
 from tqdm import tqdm
 
+from dpfl_bench.checks.errors import ConfigError
 from dpfl_bench.results.folder import RunFolder
-from dpfl_bench.settings import ConfigError
 
 Row = dict[str, float]  # without the empty cells
 

@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.nn import functional
 from torch.nn.modules.conv import _ConvNd
 
-from dpfl_bench import device
+from dpfl_bench.machine import device
 from dpfl_bench.problems.bookkeeping import sums
 from dpfl_bench.problems.bookkeeping.sums import Found, Gradients, Positions, Room, formed, joined, lengths_of, over_positions
 from dpfl_bench.problems.products import bmm, packed

@@ -22,7 +22,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from dpfl_bench import device
+from dpfl_bench.machine import device
 from dpfl_bench.problems.problem import LONGEST, beyond, lengths
 from dpfl_bench.problems.products import bmm
 

@@ -8,7 +8,7 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
-from dpfl_bench import ranges
+from dpfl_bench.checks import ranges
 
 
 class TemperedSigmoid(nn.Module):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import nn
 
-from dpfl_bench import ranges
+from dpfl_bench.checks import ranges
 from dpfl_bench.problems.models.activations import activation as activation_of
 from dpfl_bench.problems.models.mlp import linear_layers
 from dpfl_bench.problems.models.sizes import POOL, STRIDE, PerLayer, convolutions

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from torch import nn
 
-from dpfl_bench import ranges
+from dpfl_bench.checks import ranges
 
 
 def mlp(shape: list[int], classes: int, hidden: list[int]) -> nn.Module:

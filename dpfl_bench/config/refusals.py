@@ -1,0 +1,189 @@
+"""What cannot be run, or not be accounted for, by looking at the settings alone: each refusal names the reason and the nearest way."""
+
+from __future__ import annotations
+
+from dpfl_bench.checks.errors import ConfigError
+from dpfl_bench.config.fits import lot_too_large
+from dpfl_bench.config.settings import Settings
+from dpfl_bench.config.targets import naive, remembers, uses_norms, warm_rounds
+
+
+def check(made: Settings) -> None:
+    """Raise ConfigError for the first combination that is undefined or that no accountant covers."""
+    _check_lots(made)
+    _check_memory(made)
+    _check_warm_rounds(made)
+    if made.private:
+        _check_noise(made)
+    if made.private or made.privacy.bound_without_noise:
+        _check_door(made)
+        if made.private and made.privacy.unit == "record":
+            _check_lots_of_records(made)
+        elif made.private:
+            _check_clients(made)
+        _check_clip(made)
+        _check_norms(made)
+
+
+def _check_lots(made: Settings) -> None:
+    if made.batch_size is not None and made.sample_rate is not None:
+        raise ConfigError(f"sample_rate={made.sample_rate:g}: expected one of the two, got batch_size={made.batch_size} too")
+    smallest = made.records_per_client
+    if made.batch_size is not None and smallest is not None and made.batch_size > smallest:
+        raise ConfigError(lot_too_large(made.batch_size, smallest))
+
+
+def _check_memory(made: Settings) -> None:
+    """What control variates need of the cohorts and of the place where the noise is added."""
+    name, privacy = made.algo["name"], made.privacy
+    if not remembers(made.algo):
+        return
+    if made.sampling == "poisson":
+        raise ConfigError(
+            f"client_sampling=poisson: algo={name} needs control variates that sum to 0, and dividing by the expected cohort size "
+            "breaks that; use client_sampling=fixed"
+        )
+    if made.private and privacy.unit == "client" and privacy.trust == "central" and privacy.memory != "own_update":
+        raise ConfigError(
+            f"privacy.trust=central: algo={name} needs control variates that sum to 0, and with noise added once at a trusted server "
+            "their sum is a random walk of that noise; use privacy=secagg, or say privacy.memory=own_update to run the drifting form"
+        )
+
+
+def _check_warm_rounds(made: Settings) -> None:
+    """SCAFFOLD's warm start leaves rounds in which the model moves."""
+    node = made.algo.get("work", made.algo)
+    if "warm_rounds" not in node:
+        return
+    given = node["warm_rounds"]
+    if given is not None and (not isinstance(given, int) or isinstance(given, bool)):
+        raise ConfigError(f"algo.warm_rounds={given}: expected a whole number, or null")
+    warm = warm_rounds(made)
+    if not 0 <= warm < made.rounds:
+        why = "" if given is not None else " (null: 1 if every client takes part, else 4 / their share)"
+        raise ConfigError(
+            f"algo.warm_rounds={warm}{why}: expected at least 0 and fewer than rounds={made.rounds}, or the model never moves"
+        )
+
+
+def _check_noise(made: Settings) -> None:
+    """How much noise: the keys that each calibration needs, and no others."""
+    algo, privacy = made.algo, made.privacy
+    if not algo["private"]:
+        raise ConfigError(f"eps={made.eps:g}: algo={algo['name']} is the one without privacy; use algo=dp_{algo['name']} or eps=inf")
+    epsilons = {f"eps{k}": value for k, value in enumerate((privacy.eps0, privacy.eps1, privacy.eps2))}
+    gaussian = privacy.mechanism == "gaussian"
+    wanted = {
+        "fixed": ["noise_multiplier"] if gaussian else list(epsilons),
+        "formula": ["v"],
+        "exact": [],
+    }[privacy.calibration]
+    for key, value in {"noise_multiplier": privacy.noise_multiplier, "v": privacy.v, **epsilons}.items():
+        if key in wanted and value is None:
+            raise ConfigError(f"privacy.{key}=null: expected a number > 0 with privacy.calibration={privacy.calibration}")
+        if key not in wanted and value is not None:
+            use = "fixed" if key != "v" else "formula"
+            remedy = f"say {use} there, or leave it out" if key == "v" or gaussian != key.startswith("eps") else "leave it out"
+            raise ConfigError(
+                f"privacy.{key}={value:g}: unused with privacy.calibration={privacy.calibration} and "
+                f"privacy.mechanism={privacy.mechanism}; {remedy}"
+            )
+    if privacy.calibration == "formula" and not (gaussian and privacy.unit == "client"):
+        raise ConfigError("privacy.calibration=formula: the formula is for Gaussian noise on a client's update; use exact or fixed")
+
+
+def _check_door(made: Settings) -> None:
+    """Record level: what belongs to the door that is open there."""
+    privacy = made.privacy
+    if privacy.unit == "client":
+        return
+    reason = "acts on what a client sends, and at privacy.unit=record the noise is in each gradient instead"
+    for key, value, usual in (
+        ("mechanism", privacy.mechanism, "gaussian"),
+        ("noise", privacy.noise, "gaussian"),
+        ("bound", privacy.bound, "clip"),
+        ("memory", privacy.memory, None),
+        ("colluding", privacy.colluding, 0),
+        ("quantile", privacy.quantile, None),
+        ("norm_noise", privacy.norm_noise, None),
+    ):
+        if value != usual:
+            remedy = "leave it out" if usual is None else f"say {usual}"
+            told = f"{value:g}" if isinstance(value, float) else value
+            raise ConfigError(f"privacy.{key}={told}: {reason}; {remedy}, or say privacy.unit=client")
+
+
+def _check_lots_of_records(made: Settings) -> None:
+    """Lots that no accountant covers, and steps that are undefined on noised gradients."""
+    privacy, name = made.privacy, made.algo["name"]
+    if privacy.trust == "central":
+        raise ConfigError(
+            "privacy.trust=central: at privacy.unit=record each client adds its noise to its own gradients, so there is nothing left "
+            "for a trusted server to add; use privacy=record"
+        )
+    if made.lots == "poisson" and privacy.neighbours == "replace_one":
+        raise ConfigError(
+            f"privacy.neighbours=replace_one: Poisson lots (sample_rate={made.sample_rate:g}) are accounted for under add_remove_one; "
+            "say that, or use batch_size"
+        )
+    if made.lots == "fixed" and privacy.neighbours == "add_remove_one":
+        raise ConfigError(
+            f"privacy.neighbours=add_remove_one: lots of fixed size (batch_size={made.batch_size}) are accounted for under replace_one; "
+            "say that, or use sample_rate"
+        )
+    if uses_norms(made.algo) and not naive(made.algo):
+        raise ConfigError(
+            f"privacy.unit=record: algo={name} subtracts the noise's share of the updates' norms, and after local steps on noised "
+            "gradients that share is unknown; say algo.naive=true for the biased step, or privacy.unit=client"
+        )
+
+
+def _check_clients(made: Settings) -> None:
+    privacy = made.privacy
+    if privacy.mechanism == "privunit" and privacy.noise != "gaussian":
+        raise ConfigError(f"privacy.noise={privacy.noise}: unused, privacy.mechanism=privunit has no noise of its own; leave it out")
+    if privacy.mechanism == "privunit" and privacy.quantile is not None:
+        raise ConfigError(
+            f"privacy.quantile={privacy.quantile:g}: its bits carry Gaussian noise, which is not accounted for beside the pure "
+            "privacy of privacy.mechanism=privunit; leave it out, or say gaussian"
+        )
+    if privacy.mechanism == "privunit" and privacy.trust != "local":
+        raise ConfigError(
+            f"privacy.trust={privacy.trust}: privacy.mechanism=privunit randomises each client's own message, and no share of it adds up "
+            "to less noise on a sum; use privacy=local"
+        )
+    if privacy.colluding and privacy.trust != "secagg":
+        why = "each message already carries all of its noise" if privacy.trust == "local" else "clients hold no share of the noise"
+        raise ConfigError(f"privacy.colluding={privacy.colluding}: under privacy.trust={privacy.trust} {why}; leave it out")
+    if privacy.colluding >= made.sampled_clients > 0 and privacy.colluding:
+        raise ConfigError(
+            f"privacy.colluding={privacy.colluding}: expected fewer than a cohort's {made.sampled_clients} clients, for somebody's share "
+            "of the noise has to stay secret; use privacy=local"
+        )
+
+
+def _check_clip(made: Settings) -> None:
+    """C that follows the norms."""
+    privacy = made.privacy
+    if privacy.clip != "median":
+        return
+    if privacy.quantile is not None:
+        raise ConfigError(f"privacy.quantile={privacy.quantile:g}: expected privacy.clip to be the number it starts from, got median")
+    if privacy.unit == "record" and made.lots == "poisson":
+        raise ConfigError(f"privacy.clip=median: a Poisson lot (sample_rate={made.sample_rate:g}) may be empty; use batch_size or a number")
+
+
+def _check_norms(made: Settings) -> None:
+    """FedEXP's step: what the updates' norms cost, and where its forms are defined."""
+    privacy, name = made.privacy, made.algo["name"]
+    sums = privacy.trust != "local"
+    if uses_norms(made.algo) and naive(made.algo) and sums:
+        raise ConfigError(
+            f"algo.naive=true: under privacy.trust={privacy.trust} the server has no single messages whose norms it could take; "
+            "use privacy=local, or algo.naive=false"
+        )
+    if privacy.norm_noise is not None and not (uses_norms(made.algo) and sums):
+        raise ConfigError(
+            f"privacy.norm_noise={privacy.norm_noise:g}: unused, algo={name} under privacy.trust={privacy.trust} releases no sum of "
+            "squared norms; leave it out"
+        )

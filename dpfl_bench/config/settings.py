@@ -1,0 +1,264 @@
+"""The typed settings of a run: what the composed YAML means once it has passed validation."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Collection, Mapping, Set
+from dataclasses import dataclass, fields
+from typing import Any, Literal
+
+from dpfl_bench import RESULTS_VERSION
+
+
+@dataclass(frozen=True)
+class Privacy:
+    name: str
+    unit: Literal["client", "record"]
+    neighbours: Literal["replace_one", "add_remove_one"]
+    trust: Literal["local", "secagg", "central"]
+    observer: Literal["server", "third_party"] | None
+    bound: Literal["clip", "normalise"]
+    clip: float | Literal["median"]
+    quantile: float | None
+    quantile_lr: float
+    quantile_noise: float
+    bound_without_noise: bool
+    memory: Literal["own_message", "own_update"] | None
+    colluding: int
+    mechanism: Literal["gaussian", "privunit"]
+    noise: Literal["gaussian", "discrete"]
+    eps0: float | None
+    eps1: float | None
+    eps2: float | None
+    norm_noise: float | None
+    calibration: Literal["exact", "formula", "fixed"]
+    v: float | None
+    noise_multiplier: float | None
+    accountant: Literal["auto", "exact", "pld", "rdp", "basic", "paper"]
+
+    @property
+    def ratio(self) -> int:
+        """Sensitivity / C of a sum of bounded terms: 2 if one is replaced, 1 if it falls silent."""
+        return 2 if self.neighbours == "replace_one" else 1
+
+    @property
+    def fixed_clip(self) -> float | None:
+        """C where it stays what it was; None where it follows the norms."""
+        return None if self.quantile is not None or isinstance(self.clip, str) else self.clip
+
+    @property
+    def sensitivity(self) -> float | None:
+        """How far one client moves the cohort's sum, or one record its lot's."""
+        return None if self.fixed_clip is None else self.fixed_clip * self.ratio
+
+    @property
+    def remembered(self) -> str:
+        """What a client with control variates remembers of a round: its message with the noise in it, or its update without."""
+        return self.memory or ("own_message" if self.trust == "local" or self.unit == "record" else "own_update")
+
+    @property
+    def bounded_observer(self) -> Literal["server", "third_party"]:
+        return self.observer or ("third_party" if self.trust == "central" else "server")
+
+
+@dataclass(frozen=True)
+class Engine:
+    backend: Literal["auto", "closed_form", "flat", "vmap", "loop"]
+    workers: int | None
+    memory: float | None
+    chunk: int | None
+
+
+@dataclass(frozen=True)
+class Theory:
+    psi0: float | None
+    L: float | None
+
+
+@dataclass(frozen=True)
+class Settings:
+    """A whole run. The four dicts are the chosen groups: `_target_`, `name` and the target's own parameters."""
+
+    eps: float
+    delta: float
+    stop_at_eps: float | None
+    rounds: int
+    local_steps: int
+    total_steps: int
+    clients: int
+    sampled_clients: int
+    client_sampling: Literal["fixed", "poisson"]
+    batch_size: int | None
+    sample_rate: float | None
+    records: int | None
+    lr: float
+    lr_decay: float
+    local_momentum: float
+    weight_decay: float
+    server_lr: float
+    server_momentum: float
+    server_momentum_of: Literal["step", "direction"]
+    average_last: int
+    seed: int
+    repeats: int
+    device: str
+    dtype: Literal["float32", "float64"]
+    eval_every: int
+    checkpoint_every: int
+    outputs: str
+    plot: bool
+    trackers: list[str]
+    engine: Engine
+    theory: Theory
+    privacy: Privacy
+    algo: dict[str, Any]
+    dataset: dict[str, Any]
+    model: dict[str, Any]
+    partition: dict[str, Any]
+
+    @property
+    def private(self) -> bool:
+        return self.eps != float("inf")
+
+    @property
+    def sampling(self) -> Literal["full", "fixed", "poisson"]:
+        """Of clients: full | fixed | poisson."""
+        return "full" if self.sampled_clients == self.clients else self.client_sampling
+
+    @property
+    def lots(self) -> Literal["full", "fixed", "poisson"]:
+        """How a local step draws its records: full | fixed (batch_size of them) | poisson (each at sample_rate)."""
+        if self.sample_rate is not None:
+            return "poisson" if self.sample_rate < 1 else "full"
+        return "full" if self.batch_size is None else "fixed"
+
+    @property
+    def dealing(self) -> str | None:
+        """Which of our partitions deals the records, under whatever name; None for a user's own."""
+        return dealing(self.partition)
+
+    @property
+    def overlapping(self) -> bool | None:
+        """Whether a record may sit in several clients; None where nobody knows before the data are dealt."""
+        if self.dealing is not None:
+            return self.dealing == "overlap"
+        return {"overlapping": True, "disjoint": False}.get(self.partition.get("deals", ""))
+
+    @property
+    def smallest_client(self) -> int | None:
+        """Training records of the smallest client at least, as far as the files and the partition know; None else."""
+        known, ways = self.dataset["records"], self.dealing
+        if self.records is not None or known is None or ways in (None, "natural"):
+            return self.records
+        if ways == "shards":  # shards differ by a record, and a client may get the smaller ones only
+            each = int(self.partition["shards_per_client"])
+            return each * (known // (self.clients * each)) if each > 0 else 0
+        return equal_share(known, self.partition, self.clients)
+
+    @property
+    def records_per_client(self) -> int | None:
+        """On average, rounded down: no smallest client has more. None of a user's own partition, which may leave records out."""
+        known = self.dataset["records"] if self.dealing is not None else None
+        return self.records if self.records is not None or known is None else equal_share(known, self.partition, self.clients)
+
+    @property
+    def leaks(self) -> list[str]:
+        """What of the private data goes into training outside every accountant."""
+        where = "each lot's gradients" if self.privacy.unit == "record" else "each cohort's updates"
+        found = []
+        if self.privacy.clip == "median":
+            found.append(f"privacy.clip=median: C is the median of the norms of {where}, without noise")
+        if self.model.get("init") == "near_optimum":
+            found.append("model.init=near_optimum: the initial model is made of the exact optimum of the private data")
+        found += _of_the_data(self.dataset)
+        if self.privacy.accountant == "paper":
+            found.append("privacy.accountant=paper: dpscaffold's own accountant credits what does not hold")
+        return found if self.private else []
+
+    @property
+    def seeds(self) -> range:
+        return range(self.seed, self.seed + self.repeats)
+
+    @property
+    def run_id(self) -> str:
+        """10 hex of everything that can change a number, and the version of the code's results."""
+        return self._hash(UNTOLD)
+
+    @property
+    def point_id(self) -> str:
+        """The same without all seeds and how often is evaluated: runs with one point_id are repeats of each other."""
+        return self._hash({*UNTOLD, "seed", "repeats", "eval_every"}, {"seed"})
+
+    def _hash(self, untold: Collection[str], untold_of_groups: Set[str] = frozenset()) -> str:
+        told = {f.name: _plain(getattr(self, f.name)) for f in fields(self) if f.name not in untold}
+        untold_here = {*untold_of(self.dataset, UNTOLD_OF_DATASET), *untold_of_groups}
+        told["dataset"] = {k: v for k, v in self.dataset.items() if k not in untold_here}
+        told["model"] = {k: v for k, v in self.model.items() if k not in untold_of(self.model, UNTOLD_OF_MODEL)}
+        told["partition"] = {k: v for k, v in self.partition.items() if k not in untold_of_groups}
+        if not self.private and not self.privacy.bound_without_noise:  # both doors are open: nothing of these is used
+            told["privacy"] = told["delta"] = None
+        text = json.dumps([RESULTS_VERSION, told], sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:10]
+
+
+def _of_the_data(dataset: dict[str, Any]) -> list[str]:
+    """Statistics of the records that change what every client trains on (docs/privacy.md, what of the data a run uses)."""
+    found = []
+    if dataset.get("standardise") == "data":
+        found.append("dataset.standardise=data: mean and deviation of each feature are those of the training records, without noise")
+    if dataset.get("transform") == "pca":
+        found.append("dataset.transform=pca: the mean and the directions of PCA are those of the training records, without noise")
+    if dataset["_target_"] == "dpfl_bench.data.reddit.load" and dataset.get("vocabulary_from") != "public":
+        found.append("dataset.vocabulary_from=data: the vocabulary is made of the training posts, whose words were counted without noise")
+    for key, told in (("shape", "how many features there are"), ("classes", "which labels there are")):
+        if dataset[key] is None:
+            found.append(f"dataset.{key}=null: {told} is read off the records, and the model's size follows; where it is public, say it")
+    return found
+
+
+def equal_share(records: int, partition: dict[str, Any], clients: int) -> int:
+    return int(records * partition["percent"] / 100) if dealing(partition) == "overlap" else records // clients
+
+
+def dealing(partition: dict[str, Any]) -> str | None:
+    """The name of our function that `_target_` names; None for any other."""
+    module, _, name = str(partition["_target_"]).rpartition(".")
+    return name if module == PARTITIONS and name in DEALING else None
+
+
+PARTITIONS = "dpfl_bench.federation.partition"
+DEALING = {"iid", "shards", "similarity", "dirichlet", "natural", "overlap"}
+
+
+# What stays out of a run's id, and why a change of it moves no number (beyond float rounding)
+UNTOLD = {
+    "device": "where it runs",
+    "checkpoint_every": "a run that goes on ends with the same bits",
+    "outputs": "where it is written",
+    "plot": "drawn of the numbers",
+    "trackers": "told the numbers",
+    "engine": "how the machine is used",
+    "theory": "only `plan` reads it",
+    "records": "only `plan` reads it",
+}
+# The same of a group's keys, for the loaders and models of this package alone: what a user's own does with a key of that name is not known
+UNTOLD_OF_DATASET = {
+    "root": "where the files lie; the run keeps a hash of what they hold (origin.json), which is compared before it is taken",
+    "url": "where the files come from; the same hash",
+    "download": "whether missing files are fetched; the same hash",
+    "lr": "a suggestion; the run's own lr is in the id",
+    "records": "read before the data are there: by `plan`, and by the refusals of what cannot be dealt",
+    "gram": "only `plan` reads it",
+    "max_row_norm": "only `plan` reads it",
+    "holds": "only the refusals of what does not fit read it",
+}
+UNTOLD_OF_MODEL = {"needs": "only the refusals of what does not fit read it"}
+
+
+def untold_of(node: Mapping[str, Any], untold: Mapping[str, str]) -> Set[str]:
+    return untold.keys() if str(node.get("_target_")).startswith("dpfl_bench.") else frozenset()
+
+
+def _plain(value: Any) -> Any:
+    return {f.name: _plain(getattr(value, f.name)) for f in fields(value)} if isinstance(value, Privacy) else value

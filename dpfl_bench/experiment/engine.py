@@ -1,0 +1,110 @@
+"""How a run uses the machine: which gradient backend, how many clients at a time, how many worker processes.
+
+Up to rounding no result depends on it, and on the number of workers not a bit does.
+"""
+
+from __future__ import annotations
+
+import math
+import multiprocessing
+
+import numpy as np
+import torch
+from torch import nn
+
+from dpfl_bench.checks.errors import ConfigError
+from dpfl_bench.config.settings import Settings
+from dpfl_bench.federation.clients import Federation
+from dpfl_bench.federation.cohort import Alone, Cohort, State
+from dpfl_bench.federation.crew import Workers
+from dpfl_bench.machine import device
+from dpfl_bench.problems.linear import LinearProblem
+from dpfl_bench.problems.problem import Problem
+
+CACHE_NUMBERS = 2**18  # of a chunk's lots and models: enough for a linear model's arithmetic to outweigh its calls
+CHUNK_NUMBERS = 2**20  # of those that the caches hold
+CHUNKS_OF_NETWORKS = 8  # at least, if there are so many clients: for workers to share
+GPU_CLIENTS = 256  # at a time, at most
+ACTIVATIONS = 16  # numbers that a network keeps for each of its inputs: a guess
+VECTORS = 8  # (d,) that local work keeps for each client: model, gradient, noise, ...
+SMALL_ROUND = 2**21  # numbers that a round touches, below which handing it out costs more than it gains
+
+
+def backend(settings: Settings, module: nn.Module, where: torch.device) -> str:
+    """`flat` on a CPU, `vmap` on a GPU, except for what vmap cannot do."""
+    from dpfl_bench.problems.backends import UNBATCHED
+
+    asked, batches = settings.engine.backend, not any(isinstance(layer, UNBATCHED) for layer in module.modules())
+    if asked == "closed_form":
+        raise ConfigError(f"engine.backend=closed_form: expected model=logreg or linreg, got model={settings.model['name']}; use auto")
+    if asked == "vmap" and not batches:
+        raise ConfigError(
+            f"engine.backend=vmap: model={settings.model['name']} has recurrent layers, which vmap refuses; use auto, flat or loop"
+        )
+    if asked == "auto":
+        return "vmap" if batches and where.type != "cpu" else "flat"
+    return asked
+
+
+def chunk(settings: Settings, problem: Problem, federation: Federation) -> int:
+    """Clients at a time: what the caches hold on a CPU, while there are chunks for some workers; many on a GPU."""
+    if settings.engine.chunk is not None:
+        return settings.engine.chunk
+    inputs, d = _lot_numbers(settings, federation), problem.dimension
+    if federation.features.device.type != "cpu":
+        return max(1, min(GPU_CLIENTS, _memory_numbers(settings, federation) // (VECTORS * d + ACTIVATIONS * inputs)))
+    fits, m = CHUNK_NUMBERS // (inputs + d), settings.sampled_clients
+    if isinstance(problem, LinearProblem):
+        return max(1, min(fits, max(math.ceil(m / 2), CACHE_NUMBERS // (inputs + d))))
+    return max(1, min(fits, math.ceil(m / CHUNKS_OF_NETWORKS)))
+
+
+def crew(settings: Settings, cohort: Cohort, state: State) -> Alone | Workers:
+    """Who works on one seed's rounds; the state's memories move to where the workers reach them."""
+    count = workers(settings, cohort)
+    return Alone(cohort) if count == 1 else Workers(cohort, state, count)
+
+
+def workers(settings: Settings, cohort: Cohort) -> int:
+    federation, asked = cohort.federation, settings.engine.workers
+    if not device.forks(federation.features.device):
+        if asked is not None and asked > 1:
+            raise ConfigError(f"engine.workers={asked}: expected 1 on device={federation.features.device.type} of this system")
+        return 1
+    if multiprocessing.current_process().daemon:  # of somebody's pool: it may not have children
+        return 1
+    inputs, d = _lot_numbers(settings, federation), cohort.problem.dimension
+    at_once = min(settings.sampled_clients, cohort.chunk) * (VECTORS * d + inputs)
+    if asked is None:
+        small = settings.sampled_clients * settings.local_steps * (inputs + d) < SMALL_ROUND
+        asked = 1 if small else min(device.cores_of_a_run(), max(1, _memory_numbers(settings, federation) // at_once))
+    return max(1, min(asked, len(cohort.groups(np.arange(settings.sampled_clients)))))
+
+
+def check_memories(settings: Settings, problem: Problem, federation: Federation, remembers: bool) -> None:
+    """Refuse client memories that do not fit, before they are allocated."""
+    needed = federation.clients * problem.dimension * federation.dtype.itemsize if remembers else 0
+    limit = _memory(settings, federation)
+    if needed > limit:
+        raise ConfigError(
+            f"algo={settings.algo['name']} keeps a model-sized vector for each client, {federation.clients} x {problem.dimension} numbers: "
+            f"{needed / 1e9:.1f} GB, expected at most {limit / 1e9:.1f}; raise engine.memory, lower clients or take a smaller model"
+        )
+
+
+def _lot_numbers(settings: Settings, federation: Federation) -> int:
+    lot = settings.batch_size or math.ceil(federation.sizes.max() * (settings.sample_rate or 1))
+    return lot * max(1, federation.features[:1].numel())
+
+
+def _memory_numbers(settings: Settings, federation: Federation) -> int:
+    return _memory(settings, federation) // federation.dtype.itemsize
+
+
+def _memory(settings: Settings, federation: Federation) -> int:
+    """Bytes of the working set: engine.memory, or half of what is free."""
+    if settings.engine.memory is not None:
+        return int(settings.engine.memory * 1e9)
+    where = federation.features.device
+    free = torch.cuda.mem_get_info(where)[0] if where.type == "cuda" else device.free_memory()
+    return (2**32 if free is None else free) // 2

@@ -1,0 +1,74 @@
+"""Everything that a run is made of, built and checked in the order that loses least: settings, noise, data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from dpfl_bench import rng
+from dpfl_bench.algorithms.base import Algorithm
+from dpfl_bench.assembly import build
+from dpfl_bench.assembly.holders import Holders
+from dpfl_bench.budget.budget import Budget, drawn_schedules
+from dpfl_bench.checks.errors import ConfigError
+from dpfl_bench.config.settings import Settings
+from dpfl_bench.experiment import engine
+from dpfl_bench.federation.schedule import Schedule
+from dpfl_bench.machine import device
+from dpfl_bench.problems.problem import Problem
+
+
+@dataclass(frozen=True)
+class Job:
+    """Everything built from the settings; nothing in it changes during a run."""
+
+    settings: Settings
+    schedules: list[Schedule]
+    budget: Budget
+    problem: Problem
+    data: build.Data
+    reference: build.Reference | None
+    algorithm: Algorithm
+
+
+def prepare(settings: Settings) -> Job:
+    """Check the model and calibrate the noise before any data loads, then load."""
+    algorithm = build.algorithm(settings)
+    shape, classes = settings.dataset["shape"], settings.dataset["classes"]
+    if shape is not None and classes is not None:
+        build.check_parameters(settings, build.problem(settings, shape, classes))
+    drawn = drawn_schedules(settings)
+    device.choose(settings.device)
+    at_records = settings.private and settings.privacy.unit == "record"
+    if at_records:
+        Budget(settings, tuple(drawn), Holders(2 * (settings.batch_size or 1))).check()
+    budget = None if at_records else _calibrated(Budget.of(settings, drawn))
+    if budget is not None:
+        build.check_grid(settings, budget)
+    data = build.data(settings)
+    if budget is None:  # at record level the noise follows from who holds what
+        budget = _calibrated(Budget.of(settings, drawn, data.holders))
+    problem = build.problem(settings, list(data.records.train_x.shape[1:]), data.records.classes)
+    build.check_parameters(settings, problem)
+    engine.check_memories(settings, problem, data.federation, algorithm.remembers)
+    device.for_small_tensors(data.federation.features.device)
+    return Job(settings, list(budget.schedules), budget, problem, data, build.reference(settings, problem, data.federation), algorithm)
+
+
+def _calibrated(budget: Budget) -> Budget:
+    budget.check()
+    _ = budget.noise_multiplier, budget.privunit
+    return budget
+
+
+def initial(job: Job, seed: int) -> torch.Tensor:
+    """x_0 of one seed."""
+    federation = job.data.federation
+    like = torch.empty(0, device=federation.features.device, dtype=federation.dtype)
+    if getattr(job.problem, "init", "zeros") == "near_optimum":
+        if job.reference is None:
+            raise ConfigError("model.init=near_optimum: expected a problem whose optimum can be computed; use model.init=zeros")
+        offset = rng.generator(seed, "init").random(job.problem.dimension) * job.settings.model["init_scale"]
+        return (job.reference.x_star + torch.from_numpy(offset).to(job.reference.x_star)).to(like)
+    return job.problem.start(seed, like)

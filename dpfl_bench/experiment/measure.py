@@ -1,0 +1,93 @@
+"""What is measured at an evaluated round: losses, the distance to the exact optimum, Theorem 1 of `balancing`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dpfl_bench.experiment.job import Job
+from dpfl_bench.federation.cohort import Diagnostics, State
+from dpfl_bench.federation.evaluation import Losses, evaluate
+from dpfl_bench.federation.schedule import Schedule
+from dpfl_bench.problems import theory
+
+NAN = float("nan")
+
+
+def metrics_row(
+    job: Job, state: State, schedule: Schedule, done: int, last: Diagnostics | None, psi0: float, losses: Losses | None = None
+) -> dict[str, Any]:
+    """One evaluated round of one seed; blank where a value is not defined. losses: by whom records are evaluated."""
+    scores = evaluate(job.problem, job.data.federation, state.output, losses)
+    steps = sum(schedule.steps[:done])
+    row = {
+        "seed": schedule.seed,
+        "round": done,
+        "steps": steps,
+        "eps": job.budget.spent(state.ledger) if done else 0.0,
+        "train_loss": scores.train_loss,
+        "test_loss": scores.test_loss,
+        "test_metric": scores.test_metric,
+        "test_error": scores.test_error,
+        "client_test_metric": scores.client_metric,
+        "update_norm": last.update_norm if last else NAN,
+        "clipped_fraction": last.clipped_fraction if last else NAN,
+        "server_step": last.server_step if last else NAN,
+        "clip": last.clip if last else NAN,
+        "blanked": last.blanked if last else None,
+        "psi": psi(job, state, schedule, done),
+        "psi_bound": psi_bound(job, psi0, steps, done) if theorem_gap(job) is None else NAN,
+    }
+    if job.reference is not None:
+        row["suboptimality"] = scores.train_loss + _decay_term(job, state) - job.reference.f_star
+        row["distance"] = (state.output.to(job.reference.x_star) - job.reference.x_star).norm().item()
+    return row
+
+
+def _decay_term(job: Job, state: State) -> float:
+    """weight_decay is part of the objective that is minimised, not of the reported loss."""
+    return job.settings.weight_decay / 2 * state.output.double().square().sum().item()
+
+
+def psi(job: Job, state: State, schedule: Schedule, done: int) -> float:
+    """Theorem 1's potential, where the algorithm has one and the optimum is known."""
+    potential = getattr(job.algorithm, "potential", None)
+    if potential is None or job.reference is None or state.memory is None:
+        return NAN
+    star = job.reference
+    round = schedule.round(max(done - 1, 0))
+    return float(potential(state.server.x.to(star.x_star), state.memory.to(star.h_star), star.x_star, star.h_star, round))
+
+
+def theorem_gap(job: Job) -> str | None:
+    """Why Theorem 1 of `balancing` says nothing about this run; None where it applies (up to clipping and fixed steps)."""
+    settings = job.settings
+    if getattr(job.algorithm, "potential", None) is None:
+        return f"algo={settings.algo['name']} is not ScaffNew"
+    if job.reference is None or job.reference.mu <= 0:
+        return "not a strongly convex problem whose optimum can be computed"
+    if settings.sampling != "full" or settings.batch_size or settings.sample_rate:
+        return "needs every client and full gradients"
+    if settings.local_momentum or settings.server_momentum or settings.server_lr != 1 or settings.lr_decay != 1:
+        return "needs plain steps: no momentum, server_lr=1, lr_decay=1"
+    if settings.privacy.bound == "normalise" and (settings.private or settings.privacy.bound_without_noise):
+        return "needs updates that are not normalised"
+    if settings.average_last > 1:
+        return "needs the last iterate, not an average"
+    if settings.private and (
+        settings.privacy.unit == "record" or settings.privacy.mechanism != "gaussian" or not settings.privacy.fixed_clip
+    ):
+        return "needs Gaussian noise of one size on the messages"
+    if settings.private and settings.privacy.remembered != "own_message":
+        return f"needs shifts made of noisy messages, here privacy.memory={settings.privacy.remembered}"
+    if settings.lr * job.reference.L > 1 + 1e-9:  # an lr typed as 1/L counts
+        return f"needs lr <= 1/L = {1 / job.reference.L:.4g}"
+    return None
+
+
+def psi_bound(job: Job, psi0: float, steps: int, done: int) -> float:
+    """Theorem 1 after `steps` iterations; an expectation over coins and noise, for updates that are not clipped."""
+    settings, star = job.settings, job.reference
+    assert star is not None
+    p, noise_std = 1 / settings.local_steps, job.budget.client_noise_ratio * (settings.privacy.fixed_clip or 0.0)
+    rho = theory.contraction(star.mu, star.L, settings.lr, p)
+    return theory.utility_bound(steps, psi0, rho, p, settings.clients, job.problem.dimension, noise_std)

@@ -1,0 +1,74 @@
+"""Where an interrupted run goes on: the newest of its checkpoints that is whole and its own, or the beginning."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from dpfl_bench.checks.errors import ConfigError
+from dpfl_bench.experiment.job import Job
+from dpfl_bench.experiment.train import Checkpoint
+from dpfl_bench.machine import sealed
+from dpfl_bench.machine.say import say
+from dpfl_bench.results import origin
+from dpfl_bench.results.folder import RunFolder
+from dpfl_bench.results.origin import Origin
+from dpfl_bench.results.provenance import Finding
+
+
+class _Unusable(ValueError):
+    """Why, in a few words. `rows`: because of metrics.csv."""
+
+    def __init__(self, why: str, rows: bool = False) -> None:
+        super().__init__(why)
+        self.rows = rows
+
+
+def checkpoint(folder: RunFolder, job: Job, now: Origin) -> Checkpoint | None:
+    """None: from the beginning. What cannot be used is kept under another name, and said; what other code or data made is refused."""
+    lines: list[str] = []
+    found = None
+    for file in (folder.checkpoint, folder.previous):
+        try:
+            found = _usable(folder, file, job)
+            if found:
+                _check_origin(folder, file, job, found, now)
+                break
+        except (_Unusable, sealed.Broken) as error:
+            lines.append(f"{file}: {error}; {_kept(folder, file, getattr(error, 'rows', False))}")
+    onward = f"goes on from round {found.done} of seed {found.seed}" if found else "begins anew"
+    for line in lines:
+        say(f"{line}; the run {onward}")
+    return found
+
+
+def _usable(folder: RunFolder, file: Path, job: Job) -> Checkpoint | None:
+    if not file.exists():
+        return None
+    told = sealed.told(file)
+    if told.get("run_id") != job.settings.run_id:
+        raise _Unusable(f"is a checkpoint of run {told.get('run_id')}")
+    found = Checkpoint.load(file)
+    if folder.metrics.sum(found.metrics_bytes) != found.metrics_sum:
+        raise _Unusable(f"metrics.csv is shorter than the {found.metrics_bytes} bytes that it was, or was changed", rows=True)
+    return found
+
+
+def _kept(folder: RunFolder, file: Path, rows: bool) -> str:
+    kept = f"kept as {folder.keep_bad(file).name}"
+    table = folder.metrics.path
+    return f"{kept}, and {folder.keep_bad(table, copied=True).name}" if rows and table.exists() else kept
+
+
+def _check_origin(folder: RunFolder, file: Path, job: Job, found: Checkpoint, now: Origin) -> None:
+    """The same code and records as then. `--accept` notes that other code may go on; other records never do."""
+    then = sealed.told(file).get("origin") or {}
+    differs = [] if origin.accepted(folder, now) else origin.differing(then, now, folder)
+    if differs:
+        raise ConfigError(Finding(folder, now, differs, begun=True).question())
+    if found.data != job.data.digest:
+        raise ConfigError(
+            f"{folder.path}: begun on other data than {job.data.records.source}; "
+            "expected the same records; bring them back, say another outputs=, or delete the folder to begin anew"
+        )
+    if then.get("package") != now.hashes["package"]:
+        say(f"{folder.path}: goes on, begun by other code of dpfl-bench; the code that the run names is the same")

@@ -1,0 +1,190 @@
+"""One run: settings in, a run folder out. Survives interruption at any moment; asked twice, it computes once."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from tqdm import tqdm
+
+from dpfl_bench.assembly import build
+from dpfl_bench.checks.errors import ConfigError
+from dpfl_bench.config.call import call
+from dpfl_bench.config.settings import Settings
+from dpfl_bench.experiment import engine, measure, report, resume, train
+from dpfl_bench.experiment.job import Job, initial, prepare
+from dpfl_bench.federation.cohort import Crew, Diagnostics, State
+from dpfl_bench.federation.schedule import Schedule
+from dpfl_bench.machine.signals import Interrupted, Stop, graceful
+from dpfl_bench.results import modules
+from dpfl_bench.results.attempt import attempt
+from dpfl_bench.results.environment import write_environment
+from dpfl_bench.results.folder import RunFolder
+from dpfl_bench.results.lock import Claim
+from dpfl_bench.results.origin import Origin, code_of, differing
+from dpfl_bench.results.origin import write as write_origin
+from dpfl_bench.results.provenance import Asker, Finding
+from dpfl_bench.results.trackers import Followers, following
+
+CHECKPOINT_SECONDS = 60.0
+
+
+def run(settings: Settings, overrides: Sequence[str], config_yaml: str) -> RunFolder:
+    """Train all seeds and write the folder; what is refused leaves none. Raises Held where another process works there, Interrupted after
+    a signal."""
+    folder = RunFolder.at(settings.outputs, settings.run_id)
+    _refuse_others(settings, folder)
+    if not folder.finished:
+        with graceful() as stop:
+            with stop.at_once():
+                job, origin = _prepared(settings)
+            with attempt(folder) as claim:
+                _write(job, origin, overrides, config_yaml, folder, claim, stop)
+    return folder
+
+
+def compute(settings: Settings, overrides: Sequence[str], config_yaml: str, folder: RunFolder, claim: Claim) -> None:
+    """The same in a folder that is ours. It may be finished by now, by the process that we waited for."""
+    _refuse_others(settings, folder)
+    if not folder.finished:
+        with graceful() as stop:
+            with stop.at_once():
+                job, origin = _prepared(settings)
+            _write(job, origin, overrides, config_yaml, folder, claim, stop)
+
+
+def _refuse_others(settings: Settings, folder: RunFolder) -> None:
+    """A result that other code or data made, which nobody accepted."""
+    finding = Asker(lambda dataset: call(dataset, "dataset")).look(settings, folder) if folder.finished else None
+    if finding and finding.differs:
+        raise ConfigError(finding.question())
+
+
+def _prepared(settings: Settings) -> tuple[Job, Origin]:
+    """The code is read before it is loaded, the data are those that were loaded."""
+    modules.package()
+    code = code_of(settings)
+    job = prepare(settings)
+    return job, Origin(code, job.data.contents)
+
+
+def _write(job: Job, origin: Origin, overrides: Sequence[str], config_yaml: str, folder: RunFolder, claim: Claim, stop: Stop) -> None:
+    if result := folder.finished:  # by a process that was at work while this one prepared
+        if differs := differing(result.get("origin") or {}, origin, folder):
+            raise ConfigError(Finding(folder, origin, differs).question())
+        return
+    found = resume.checkpoint(folder, job, origin)
+    folder.write(".hydra/config.yaml", config_yaml)
+    folder.write(".hydra/overrides.yaml", "".join(f"- {o}\n" for o in overrides))
+    folder.write("partition.csv", job.data.partition_csv())
+    if job.data.indices:
+        job.data.indices.save(folder.path / "partition.npz")
+    write_environment(folder, str(job.data.federation.features.device), origin)
+    write_origin(folder, origin)
+    folder.tell("running")
+    with following(job.settings.trackers, folder) as followers:
+        _Runner(job, origin, folder, stop, claim, followers).run(found)
+
+
+@dataclass
+class _Runner:
+    """Drives the seeds of one run and writes what happens."""
+
+    job: Job
+    origin: Origin
+    folder: RunFolder
+    stop: Stop
+    claim: Claim
+    followers: Followers
+    finals: dict[int, torch.Tensor] = field(default_factory=dict)
+    earlier_seconds: float = 0.0
+    started: float = field(default_factory=time.monotonic)
+    saved: float = field(default_factory=time.monotonic)
+    psi0: float = float("nan")
+
+    def run(self, found: train.Checkpoint | None) -> None:
+        self.folder.metrics.start(found.metrics_bytes if found else 0)
+        self.folder.timing.start(found.timing_bytes if found else 0)
+        if found:
+            self.finals, self.earlier_seconds = dict(found.finals), found.seconds
+        total = sum(s.rounds for s in self.job.schedules)
+        done = sum(s.rounds for s in self.job.schedules if s.seed in self.finals) + (found.done if found else 0)
+        diverged = None
+        with tqdm(total=total, initial=done, unit="round", disable=None, leave=False, file=sys.stderr) as bar:
+            try:
+                for schedule in self.job.schedules:
+                    if schedule.seed not in self.finals:
+                        self._seed(schedule, found if found and found.seed == schedule.seed else None, bar)
+            except train.Diverged as error:
+                diverged = report.divergence(self.job.settings, schedule.seed, error)
+        self._finish(diverged)
+
+    @property
+    def seconds(self) -> float:
+        return self.earlier_seconds + time.monotonic() - self.started
+
+    def _seed(self, schedule: Schedule, found: train.Checkpoint | None, bar: Any) -> None:
+        job = self.job
+        cohort = build.cohort(job.settings, job.budget, job.problem, job.data, schedule.seed)
+        start = cohort.start(initial(job, schedule.seed))
+        self.psi0 = measure.psi(job, start, schedule, 0)
+        state, done = (found.state(cohort), found.done) if found else (start, 0)
+        del start  # the clients' memories may be most of the memory there is
+        with engine.crew(job.settings, cohort, state) as crew:
+            if not found:
+                self._evaluate(state, schedule, 0, None, crew)
+                self._save(state, schedule, 0)
+            played = train.rounds(cohort, schedule, state, done, crew)
+            for done, state, diagnostics in played:
+                self.claim.check()
+                bar.update()
+                if done % job.settings.eval_every == 0 or done == schedule.rounds:
+                    self._evaluate(state, schedule, done, diagnostics, crew)
+                if self.stop.number is not None or self._due(done):
+                    self._save(state, schedule, done)
+                if self.stop.number is not None:
+                    raise Interrupted(self.stop.number)
+        self.finals[schedule.seed] = state.output.cpu()
+
+    def _due(self, done: int) -> bool:
+        return done % self.job.settings.checkpoint_every == 0 or time.monotonic() - self.saved > CHECKPOINT_SECONDS
+
+    def _evaluate(self, state: State, schedule: Schedule, done: int, diagnostics: Diagnostics | None, crew: Crew) -> None:
+        row = measure.metrics_row(self.job, state, schedule, done, diagnostics, self.psi0, crew.losses)
+        self.folder.metrics.append(row)
+        self.folder.timing.append({"seed": schedule.seed, "round": done, "seconds": self.seconds})
+        self.followers.follow()
+
+    def _save(self, state: State, schedule: Schedule, done: int) -> None:
+        train.Checkpoint.of(
+            state,
+            seed=schedule.seed,
+            done=done,
+            metrics_bytes=(size := self.folder.metrics.size),
+            metrics_sum=self.folder.metrics.sum(size),
+            timing_bytes=self.folder.timing.size,
+            seconds=self.seconds,
+            finals=self.finals,
+            data=self.job.data.digest,
+        ).save(self.folder.checkpoint, run_id=self.job.settings.run_id, origin=self.origin.hashes)
+        self.saved = time.monotonic()
+
+    def _finish(self, diverged: dict[str, Any] | None) -> None:
+        """The result is written last: where it exists, the folder is complete."""
+        folder = self.folder
+        self.claim.check()
+        torch.save(self.finals, folder.finals)
+        folder.write("privacy.json", report.privacy(self.job, diverged))
+        result = report.result(self.job, folder, self.seconds, diverged, self.origin)
+        if self.job.settings.plot:
+            from dpfl_bench.results.plots import curve
+
+            curve(folder.metrics.path, result, folder.path / "curve.png")
+        folder.tell(result["status"])
+        folder.write("result.json", result)
+        for file in (folder.checkpoint, folder.previous):
+            file.unlink(missing_ok=True)

@@ -1,0 +1,116 @@
+"""The loop over rounds, and the checkpoint that lets it go on where it was cut off."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any, cast
+
+import torch
+
+from dpfl_bench.federation.cohort import Cohort, Crew, Diagnostics, State
+from dpfl_bench.federation.schedule import Schedule
+from dpfl_bench.machine import sealed
+from dpfl_bench.privacy.ledger import Ledger
+
+PREVIOUS = "previous.pt"  # the checkpoint before the latest: where that one is damaged, the run goes on from here
+OVERFLOW, BLANKED = "overflow", "every update was blanked"
+
+
+class Diverged(ArithmeticError):
+    """A round after which none can follow.
+
+    OVERFLOW: it ended with a NaN or an infinity in the model. With privacy the model is post-processing of what was released, so that says
+    nothing more. BLANKED: nothing that came to a closed door was finite, and what would follow is noise alone. That says something of data.
+    """
+
+    def __init__(self, round: int, cause: str = OVERFLOW) -> None:
+        super().__init__(f"the model overflowed in round {round}" if cause == OVERFLOW else f"{cause} in round {round}")
+        self.round, self.cause = round, cause
+
+
+def rounds(
+    cohort: Cohort, schedule: Schedule, state: State, done: int, crew: Crew | None = None
+) -> Iterator[tuple[int, State, Diagnostics]]:
+    """Play the rounds after the first `done`: yields (rounds done, state, diagnostics). After each the ledger must be the plan's."""
+    planned = cohort.releases(schedule.first(done))
+    for index in range(done, schedule.rounds):
+        round = schedule.round(index)
+        state, diagnostics = cohort.play(state, round, crew)
+        planned[round.cohort] += cohort.releases_of(round)
+        state.ledger.verify(planned, index + 1 if cohort.private else 0, cohort.door.sums)
+        if not math.isfinite(state.server.x.abs().max()):  # also of NaN
+            raise Diverged(index + 1)
+        if diagnostics.all_blanked:
+            raise Diverged(index + 1, BLANKED)
+        yield index + 1, state, diagnostics
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """Where a run stands: everything that crosses rounds. Generators are derived, never saved."""
+
+    seed: int
+    done: int  # rounds of this seed
+    server: list[torch.Tensor]
+    velocity: torch.Tensor | None
+    memory: torch.Tensor | None
+    taken: torch.Tensor  # the ledger's participation counts
+    released: int
+    sums: dict[str, int]
+    clip: float
+    earlier: torch.Tensor
+    metrics_bytes: int  # how long metrics.csv and timing.csv were
+    metrics_sum: str  # of those bytes: rows that rot would be in the result
+    timing_bytes: int
+    seconds: float
+    finals: dict[int, torch.Tensor]  # final parameters of the seeds that are done
+    data: str  # whose records these are
+
+    @staticmethod
+    def of(state: State, **where: object) -> Checkpoint:
+        return Checkpoint(
+            server=list(state.server),
+            velocity=state.velocity,
+            memory=state.memory,
+            taken=torch.from_numpy(state.ledger.taken),
+            released=state.ledger.rounds,
+            sums=dict(state.ledger.sums),
+            clip=state.clip,
+            earlier=state.earlier,
+            **where,  # type: ignore[arg-type]  # the caller's keywords are the remaining fields
+        )
+
+    def state(self, cohort: Cohort) -> State:
+        """The state again, on the device that this run uses."""
+        like = self.server[0].new_empty(0).to(cohort.federation.record_weights.device, self.server[0].dtype)
+        kind = type(cohort.algorithm.start(like))
+        ledger = Ledger(cohort.federation.clients, self.released, self.taken.numpy().copy(), dict(self.sums))
+        return State(
+            kind(*(t.to(like) for t in self.server)),
+            None if self.velocity is None else self.velocity.to(like),
+            None if self.memory is None else self.memory.to(like),
+            ledger,
+            self.clip,
+            self.earlier.to(like),
+        )
+
+    def save(self, path: Path, **told: Any) -> None:
+        """Under a checksum, with what it tells of itself (`told`). The one that was there becomes the previous one."""
+        with sealed.writing(path.with_suffix(".new"), **told) as file:
+            torch.save(self.__dict__, cast(IO[bytes], file))  # torch asks for no more than it has
+        with suppress(FileNotFoundError):
+            path.replace(path.with_name(PREVIOUS))
+        path.with_suffix(".new").replace(path)
+
+    @staticmethod
+    def load(path: Path) -> Checkpoint:
+        """Raises sealed.Broken where it is not what was saved."""
+        sealed.check(path)
+        try:
+            return Checkpoint(**torch.load(path, map_location="cpu", weights_only=True))
+        except TypeError:
+            raise sealed.Broken("made by a version with other checkpoints") from None

@@ -1,0 +1,146 @@
+"""Every decision about devices and number formats."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import re
+import sys
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dpfl_bench.checks.errors import ConfigError
+
+if TYPE_CHECKING:
+    import torch
+    from threadpoolctl import ThreadpoolController
+
+DTYPES = ("float32", "float64")
+# torch's own names; which of these are in this machine is asked when a run starts, maybe on another one
+TYPES = (
+    *("cpu", "cuda", "ipu", "xpu", "mkldnn", "opengl", "opencl", "ideep", "hip", "ve", "fpga", "maia", "xla", "lazy", "vulkan", "mps"),
+    *("meta", "hpu", "mtia", "privateuseone"),
+)
+CPUINFO = Path("/proc/cpuinfo")
+AVX512 = {"SkylakeX", "Cooperlake", "SapphireRapids"}  # OpenBLAS' names of kernels
+_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # malloc.h
+_KEPT_BYTES, _SMALL_BYTES = 2**30, 2**25  # 32 MB is the most that older versions take
+
+
+def is_name(name: str) -> bool:
+    """`auto`, or what torch takes for a device's name: a type, or a type and a number."""
+    return name == "auto" or re.fullmatch(rf"({'|'.join(TYPES)})(:(0|[1-9]\d*))?", name) is not None
+
+
+def choose(name: str) -> torch.device:
+    """`auto` is the GPU where there is one (CUDA, then Apple's), else the CPU; any torch device name is taken as it is."""
+    import torch
+
+    if name == "auto":
+        if torch.cuda.is_available():
+            return torch.device("cuda")
+        return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:
+        reason = str(error).splitlines()[0]
+        raise ConfigError(f"device={name}: expected a device that torch can use here, e.g. auto or cpu ({reason})") from None
+    return device
+
+
+def cores() -> int:
+    """How many a sweep may use: Slurm's word, else what the system allows."""
+    return _told("SLURM_CPUS_PER_TASK") or _allowed()
+
+
+def cores_of_a_run() -> int:
+    """How many one run may use: where Slurm says nothing, OMP_NUM_THREADS speaks of a single process."""
+    return _told("SLURM_CPUS_PER_TASK") or _told("OMP_NUM_THREADS") or _allowed()
+
+
+def _told(name: str) -> int:
+    word = os.environ.get(name, "")
+    return int(word) if word.isdigit() else 0
+
+
+def _allowed() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def forks(device: torch.device) -> bool:
+    """Whether worker processes can share what is on this device: a CPU's memory, where forking is safe."""
+    return device.type == "cpu" and sys.platform == "linux"
+
+
+def for_small_tensors(device: torch.device) -> None:
+    """How this process computes from now on, on a CPU.
+
+    With one thread: cores are used by worker processes. Threads that wait for each other over matrices of a cache's size cost more than
+    they give, and their number would move the last bits. And what is freed is kept: pages that go back to the system between two steps,
+    and come again, can cost more than the arithmetic on them.
+    """
+    import torch
+
+    if device.type == "cpu":
+        torch.set_num_threads(1)
+        _openblas().limit(limits=1)
+        with suppress(AttributeError, OSError):  # another C library than glibc
+            mallopt = ctypes.CDLL(None).mallopt
+            mallopt(_TRIM_THRESHOLD, _KEPT_BYTES)
+            mallopt(_MMAP_THRESHOLD, _SMALL_BYTES)
+
+
+@cache
+def numpy_multiplies() -> bool:
+    """Whether numpy's products of small matrices are the faster ones here.
+
+    torch's are MKL's in most builds, which keeps to AVX2 on AMD's processors. OpenBLAS, in numpy, does not: it is 2 to 4 times faster.
+    """
+    import torch
+
+    kernels = {library["architecture"] for library in _openblas().info() if Path(library["filepath"]).parent.name == "numpy.libs"}
+    return set() < kernels <= AVX512 and _vendor() == "AuthenticAMD" and bool(torch.backends.mkl.is_available())  # type: ignore[no-untyped-call]
+
+
+@cache
+def _openblas() -> ThreadpoolController:
+    """Those that are loaded: numpy's, where it came with one, and maybe scipy's."""
+    import numpy  # noqa: F401
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController().select(internal_api="openblas")
+
+
+def _vendor() -> str | None:
+    """The processor's, where Linux tells."""
+    with suppress(OSError), CPUINFO.open() as file:
+        for line in file:
+            if line.startswith("vendor_id"):
+                return line.split(":")[1].strip()
+    return None
+
+
+def free_memory() -> int | None:
+    """Bytes that can be had without swapping; None where the system does not tell."""
+    try:
+        lines = dict(line.split(":", 1) for line in open("/proc/meminfo"))  # noqa: SIM115
+        return int(lines["MemAvailable"].split()[0]) * 1024
+    except (OSError, KeyError, ValueError):
+        return None
+
+
+def dtype(name: str) -> torch.dtype:
+    import torch
+
+    return {"float32": torch.float32, "float64": torch.float64}[name]
+
+
+@cache
+def wide(device: torch.device) -> torch.dtype:
+    """The widest format of the device, for sums over many records (Apple's GPUs have no float64)."""
+    import torch
+
+    return torch.float32 if device.type == "mps" else torch.float64

@@ -1,0 +1,240 @@
+"""What a table does not say by itself and would mislead by: each kind once, in one plain line."""
+
+from __future__ import annotations
+
+import math
+import shlex
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from dpfl_bench.results.clean import clean
+from dpfl_bench.results.collect.best import KEYS, Row, alike, groups
+from dpfl_bench.results.collect.columns import overrides
+from dpfl_bench.results.collect.folders import Found, Run
+from dpfl_bench.results.collect.mixed import Clash, origin
+from dpfl_bench.results.folder import BROKEN, RunFolder
+
+IDLE = ("eps", "delta", "privacy", "stop_at_eps")  # settings that a run without privacy does not look at
+
+
+@dataclass(frozen=True)
+class Caveat:
+    kind: str
+    says: str
+    more: dict[str, Any] = field(default_factory=dict)  # for machines
+
+    def json(self) -> dict[str, Any]:
+        return {"kind": self.kind, "says": self.says, **clean(self.more)}
+
+
+def of_runs(finished: Sequence[Run], found: Found, clashes: Sequence[Clash]) -> list[Caveat]:
+    """What the runs themselves would mislead by, whatever the table makes of them."""
+    said = [Caveat(f"mixed_{clash.part}", clash.says, {"runs": _by_hash(clash)}) for clash in clashes]
+    silent = [run.name for run in finished if any(origin(run, part) is None for part in ("targets", "package", "data"))]
+    if silent:
+        says = f"{len(silent)} of {len(finished)} runs do not tell by which code and on which data they were computed"
+        said.append(Caveat("no_origin", f"{says} ({silent[0]}{', ...' if len(silent) > 1 else ''}).", {"runs": silent}))
+    if found.twice:
+        taken, left = found.twice[0]
+        more = f", and {len(found.twice) - 1} more" if len(found.twice) > 1 else ""
+        says = f"Run {taken.name} has two folders that tell different results, {left.path} and {taken.path}, which was taken{more}."
+        folders = [{"run": run.name, "taken": str(run.path), "left": str(other.path)} for run, other in found.twice]
+        said.append(Caveat("twice", says, {"folders": folders}))
+    return said
+
+
+def _by_hash(clash: Clash) -> dict[str, list[str]]:
+    return {digest: [run.name for run in runs] for digest, runs in clash.runs.items()}
+
+
+def ended(finished: Sequence[Run], bad: Sequence[Row], by: str) -> list[Caveat]:
+    """Points that have no error, because a run of theirs ended early or does not tell it."""
+    early = [run.name for run in finished if run.result and run.result["status"] != "done"]
+    points = [point for point in bad if set(point["run_ids"]) & set(early)]
+    said = []
+    if early:
+        says = f"Diverged: {len(early)} of {len(finished)} runs; the {len(points)} points they belong to have no error and cannot be best."
+        said.append(Caveat("diverged", says, {"runs": early}))
+    if len(points) < len(bad):
+        silent = [point["run_ids"][0] for point in bad if not set(point["run_ids"]) & set(early)]
+        says = f"No {by.replace('_', ' ')} in {len(silent)} points ({silent[0]}{', ...' if len(silent) > 1 else ''}): they cannot be best."
+        said.append(Caveat("no_error", says, {"runs": silent}))
+    return said
+
+
+def of_all(why: Sequence[tuple[Row, str]], rows: Sequence[Row]) -> list[Caveat]:
+    """Rows without an eps of all n, and why."""
+    reasons: dict[str, list[Row]] = {}
+    for row, reason in why:
+        reasons.setdefault(reason, []).append(row)
+    return [
+        Caveat("no_eps_of_all", f"No eps of all n for {_names(found, rows)}: {reason}.", _rows(found)) for reason, found in reasons.items()
+    ]
+
+
+def of_table(rows: Sequence[Row], points: Sequence[Row], bad: Sequence[Row], folders: Mapping[str, Path]) -> list[Caveat]:
+    """bad: points without an error, in the groups of the others."""
+    found, without = groups(points), groups(bad)
+    tried = {group: [*members, *without.get(group, [])] for group, members in found.items()}
+    said = [
+        _about(rows, "one_seed", partial(_one_seed, found), _SEED),
+        _about(rows, "single_point", lambda row: len(tried[_key(row)]) == 1, _POINT),
+        _about(rows, "steps_not_swept", partial(_not_swept, tried), _STEPS),
+        _edges(rows, tried),
+        _no_baseline(rows, folders),
+        _other_splits(rows, points),
+        _uneven(found),
+        _shared(points),
+    ]
+    return [caveat for caveat in said if caveat]
+
+
+_SEED = "One seed at points of {rows}: what is best there may be luck, and which are as good is not known (?); repeats=5 makes five."
+_POINT = "One point only in {rows}: nothing was swept, so it is no optimum."
+_STEPS = 'One number of local steps only in {rows}: they were not swept, so "best local steps" is what was given.'
+
+
+def _key(row: Row) -> tuple[Any, ...]:
+    return tuple(row[key] for key in KEYS)
+
+
+def name(row: Row) -> str:
+    return f"{row['algo']} on {row['dataset']} at eps {row['budget']:.4g}"
+
+
+def _names(rows: Sequence[Row], all_rows: Sequence[Row]) -> str:
+    """How many of the table's rows, and which one, say."""
+    if len(rows) == len(all_rows) > 1:
+        return f"all {len(rows)} rows"
+    count = f"{len(rows)} of {len(all_rows)} rows" if len(all_rows) > 1 else "the row"
+    return f"{count} ({name(rows[0])}{', ...' if len(rows) > 1 else ''})"
+
+
+def _rows(rows: Sequence[Row]) -> dict[str, Any]:
+    return {"rows": [{key: row[key] for key in KEYS} for row in rows]}
+
+
+def _about(rows: Sequence[Row], kind: str, holds: Callable[[Row], bool], says: str) -> Caveat | None:
+    found = [row for row in rows if holds(row)]
+    return Caveat(kind, says.format(rows=_names(found, rows)), _rows(found)) if found else None
+
+
+def _one_seed(found: Mapping[tuple[Any, ...], Sequence[Row]], row: Row) -> bool:
+    return any(point["n_seeds"] == 1 for point in found[_key(row)])
+
+
+def _not_swept(tried: Mapping[tuple[Any, ...], Sequence[Row]], row: Row) -> bool:
+    members = tried[_key(row)]
+    return len(members) > 1 and len({point["local_steps"] for point in members}) == 1
+
+
+def _edges(rows: Sequence[Row], tried: Mapping[tuple[Any, ...], Sequence[Row]]) -> Caveat | None:
+    found = [(row, edges) for row in rows if (edges := _edge(row, tried[_key(row)]))]
+    if not found:
+        return None
+    row, edges = found[0]
+    first = f"{name(row)}: {', '.join(edges)}{'; ...' if len(found) > 1 else ''}"
+    count = f"{len(found)} of {len(rows)} rows" if len(rows) > 1 else "the row"
+    says = f"The best lies at the edge of what was tried in {count} ({first}): a better one may lie beyond."
+    return Caveat("edge", says, {"rows": [{**{key: row[key] for key in KEYS}, "edges": edges} for row, edges in found]})
+
+
+def _edge(row: Row, members: Sequence[Row]) -> list[str]:
+    """What the best has the least or the most of. Points that diverged were tried too; nothing is below one local step or one round."""
+    edges = []
+    steps = sorted({point["local_steps"] for point in members})
+    at_least, at_most = row["local_steps"] == steps[0] > 1, row["local_steps"] == steps[-1] and row["rounds"] > 1
+    if len(steps) > 1 and (at_least or at_most):
+        edges.append(f"local_steps {row['local_steps']} of {steps[0]} to {steps[-1]}")
+    beside = [point for point in members if point["local_steps"] == row["local_steps"]]
+    for key in ("clip", "lr"):
+        values = _numbers(beside, key) if len(_numbers(beside, key)) > 1 else _numbers(members, key)
+        if len(values) > 1 and row[key] in (values[0], values[-1]):
+            edges.append(f"{key} {row[key]:g} of {values[0]:g} to {values[-1]:g}")
+    return edges
+
+
+def _numbers(points: Iterable[Row], key: str) -> list[float]:
+    """In order. A clip may be a word, or nothing."""
+    return sorted({point[key] for point in points if isinstance(point.get(key), int | float)})
+
+
+def _no_baseline(rows: Sequence[Row], folders: Mapping[str, Path]) -> Caveat | None:
+    found = [row for row in rows if row["budget"] < math.inf and math.isnan(row["gap"])]
+    if not found:
+        return None
+    commands = [_without_privacy(row, folders) for row in found]
+    others = len({*commands} - {commands[0], None})
+    more = f" (and {others} more, told by --json)" if others else ""
+    says = f"No run with eps=inf beside {_names(found, rows)}, so the gap is not known"
+    says += f"; to add it: {commands[0]}{more}" if commands[0] else "; run the same with eps=inf to add it"
+    return Caveat("no_baseline", says, {"rows": [{**r, "command": c} for r, c in zip(_rows(found)["rows"], commands, strict=True)]})
+
+
+def _without_privacy(row: Row, folders: Mapping[str, Path]) -> str | None:
+    """The command of the row's best point without privacy, at every number of local steps that was tried."""
+    given: dict[str, dict[str, None]] = {}
+    for run in row["run_ids"]:
+        for word in overrides(folders[run]):
+            key, _, value = word.replace("\\{", "{").replace("\\}", "}").partition("=")
+            given.setdefault(key, {})[value] = None
+    words = {key: list(values) for key, values in given.items() if key.lstrip("+~").partition(".")[0] not in IDLE}
+    if not words:
+        return None
+    if "local_steps" in words:
+        words["local_steps"] = [str(steps) for steps in row["tried"]]
+    sweep = ["-m"] if any(len(values) > 1 for values in words.values()) else []
+    said = (f"{key}={','.join(values)}" if any(values) else key for key, values in words.items())
+    return shlex.join(["dpfl-bench", "run", *sweep, *_own_configs(folders[row["run_ids"][0]]), *said, "eps=inf"])
+
+
+def _own_configs(folder: Path) -> list[str]:
+    """-cd DIR and -cn NAME of the command that computed a run."""
+    try:
+        words = shlex.split(str((RunFolder(folder).read("env.json") or {})["command"]))
+    except (OSError, *BROKEN):
+        return []
+    flags = ("-cd", "--config-dir", "-cn", "--config-name")
+    return [part for flag, value in pairwise(words) if flag in flags for part in (flag, value)]
+
+
+def _other_splits(rows: Sequence[Row], points: Sequence[Row]) -> Caveat | None:
+    """A split that is hard for all points is in one side of such a gap alone."""
+    splits = {tuple(point["run_ids"]): set(point["split_means"]) for point in points}
+    free = {_key(row)[:3]: row for row in rows if row["budget"] == math.inf}
+    found = []
+    for row in rows:
+        base = next(
+            (free[row["dataset"], row["setting"], a] for a in alike(row["algo"]) if (row["dataset"], row["setting"], a) in free), row
+        )
+        if splits[tuple(base["run_ids"])] != splits[tuple(row["run_ids"])]:
+            found.append(row)
+    says = f"The gap of {_names(found, rows)} is to runs on other splits of the data: part of it may be the splits' own." if found else ""
+    return Caveat("gap_across_splits", says, _rows(found)) if found else None
+
+
+def _uneven(found: Mapping[tuple[Any, ...], Sequence[Row]]) -> Caveat | None:
+    """Points that are compared have more seeds than others."""
+    for members in found.values():
+        counts = {point["n_seeds"] for point in members}
+        if len(counts) > 1:
+            named = f"{name(members[0])}: {min(counts)} to {max(counts)}"
+            says = f"Some points have more seeds than others ({named}): one with few may be the best by luck."
+            return Caveat("uneven_seeds", says, _rows(members[:1]))
+    return None
+
+
+def _shared(points: Iterable[Row]) -> Caveat | None:
+    """Several splits of the data saw the same noise: a seed's luck is then that of all splits."""
+    for point in points:
+        if point["budget"] < math.inf and point["n_draws"] < point["n_seeds"]:
+            says = (
+                f"Splits of the data share seeds, and so noise ({name(point)}: {point['n_seeds']} repeats, {point['n_draws']} draws): "
+                "their luck is in no ± and in no \"as good\". 'seed=range(0,100,10)' 'dataset.seed=${seed}' gives each split its own."
+            )
+            return Caveat("shared_seeds", says, _rows([point]))
+    return None

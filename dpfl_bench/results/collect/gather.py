@@ -1,0 +1,190 @@
+"""Run folders in; results.csv, the optimal-(E, T) table and the U-curves out, with what is missing."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from dpfl_bench.checks.errors import ConfigError
+from dpfl_bench.results import escape, plots
+from dpfl_bench.results.clean import clean
+from dpfl_bench.results.collect import best, caveats, columns, folders, tables
+from dpfl_bench.results.collect.best import Row, Table
+from dpfl_bench.results.collect.caveats import Caveat
+from dpfl_bench.results.collect.columns import Columns
+from dpfl_bench.results.collect.folders import OUTDATED, Found, Run
+from dpfl_bench.results.collect.mixed import WHAT, Clash, clashes, differing, marked, origin, refuse
+from dpfl_bench.results.collect.tables import TUNING
+from dpfl_bench.results.collect.together import with_eps_of_all
+from dpfl_bench.results.collect.tuning import Tuning, tuned
+from dpfl_bench.results.folder import MEASURES, RunFolder
+
+
+@dataclass(frozen=True)
+class Collected:
+    table: Table
+    notes: list[str]  # on every table
+    warnings: list[Caveat]  # on this one
+    found: Found
+    folder: Path
+
+    @property
+    def runs(self) -> int:
+        return len(self.found.runs)
+
+    @property
+    def unfinished(self) -> list[str]:
+        return [run.name for run in self.found.runs if run.word]
+
+    @property
+    def states(self) -> Counter[str]:
+        return Counter(run.result["status"] if run.result else run.word for run in self.found.runs if not run.unusable)
+
+    @property
+    def left_out(self) -> Counter[str]:
+        return Counter(run.unusable for run in self.found.runs if run.unusable)
+
+    def json(self) -> str:
+        told = {
+            "table": clean(self.table.rows),
+            "runs": self.runs,
+            "unfinished": self.unfinished,
+            "outdated": self.left_out[OUTDATED],
+            "note": TUNING,
+            "notes": self.notes,
+            "warnings": [caveat.json() for caveat in self.warnings],
+            "states": self.states,
+            "left_out": self.left_out,
+            "missing": sum(count for _, count in self.found.missing),
+        }
+        return json.dumps(told, indent=2) + "\n"
+
+    @property
+    def said(self) -> list[str]:
+        """What stands under the table."""
+        return [*self.notes, *(caveat.says for caveat in self.warnings)]
+
+    def text(self) -> str:
+        lines = [tables.markdown(self.table), *map(escape.plain, [*self.said, *self._gaps()])]
+        files = "results.csv, table.md, table.csv, table.tex and plots in " if any(run.result for run in self.found.runs) else ""
+        lines.append(f"{self.runs} runs; {f'{files}{self.folder}' if files else 'none is finished, so nothing is written'}")
+        return "\n".join(lines) + "\n"
+
+    def _gaps(self) -> list[str]:
+        """What is missing, and why."""
+        lines = []
+        if self.unfinished:
+            words = Counter(run.word for run in self.found.runs if run.word)
+            names = ", ".join(self.unfinished[:5]) + (", ..." if len(self.unfinished) > 5 else "")
+            lines.append(f"unfinished: {len(self.unfinished)} ({', '.join(f'{n} {word}' for word, n in words.items())}): {names}")
+        lines += [f"left out: {count} ({why})" for why, count in self.left_out.items()]
+        for sweep, count in self.found.missing:
+            lines.append(f"missing: {count} of {len(sweep.runs)} points of {sweep.path} have no run folder; to finish: {sweep.command}")
+        if self.found.broken:
+            lines.append(f"left out: {self.found.broken} folders with a sweep.json that cannot be read")
+        return lines
+
+
+def collect(given: Sequence[str], to: str | None, tuning: Tuning | None = None, by: str = MEASURES[0], mixed: bool = False) -> Collected:
+    """Read every run below the folders `given`; a run seen twice counts once. by: what the best point is least in.
+
+    mixed: take runs into one table whose code or data differ, and say so.
+    """
+    found = folders.look(given)
+    if not found.runs and not found.missing:
+        raise ConfigError(f"{' '.join(given)}: expected folders with runs (with a status.json), found none; run dpfl-bench run first")
+    finished = sorted((run for run in found.runs if run.result), key=lambda run: run.name)
+    if not finished:
+        return Collected(Table([], []), [TUNING], [], found, _target(Path(given[0]), to))
+    told = columns.columns([run.path for run in finished])
+    apart = _clashes(finished, told, found)
+    if not mixed:
+        refuse(apart)
+    rows = _rows(finished, told)
+    points, bad = best.pooled(best.compared(rows, told.differing), by)
+    ended, bad = caveats.ended(finished, bad, by), best.placed(bad, points)
+    table = best.optimal(points, told.differing, by)
+    where = {run.name: run.path for run in finished}
+    table, about = _completed(table, points, bad, where, apart)
+    notes, warnings = [TUNING], [*caveats.of_runs(finished, found, apart), *ended, *about]
+    if tuning:
+        rows_with, also = tuned(table.rows, [*points, *bad], where, tuning)
+        table, notes = Table(rows_with, table.swept, by), [*notes, *also]
+    made = Collected(table, notes, warnings, found, _target(Path(given[0]), to))
+    _write(made, rows)
+    _plot(points, table, made.folder, apart)
+    return made
+
+
+def _completed(
+    table: Table, points: Sequence[Row], bad: Sequence[Row], where: Mapping[str, Path], apart: Sequence[Clash]
+) -> tuple[Table, list[Caveat]]:
+    """With the eps of all models and what is mixed in each row; and what else is to be said of it."""
+    rows, silent = with_eps_of_all(table.rows, points, where)
+    rows = marked(rows, points, apart)
+    said = [*caveats.of_table(rows, points, bad, where), *caveats.of_all(silent, rows)]
+    return Table(rows, table.swept, table.by), said
+
+
+def _target(first: Path, to: str | None) -> Path:
+    """Where the files go: into a sweep's own folder, else beside what was given."""
+    target = Path(to) if to else first if (first / "sweep.json").exists() else first.parent
+    try:
+        target.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(
+            f"{target}: expected a folder that can be written, or its name ({error.strerror}); say another by --to DIR"
+        ) from None
+    return target
+
+
+def _clashes(finished: Sequence[Run], told: Columns, found: Found) -> list[Clash]:
+    """Also of folders that were left for another of the same run."""
+    left = [other for _, other in found.twice]
+    return clashes([*finished, *left], [*told.sources, *columns.columns([run.path for run in left]).sources])
+
+
+def _rows(runs: Sequence[Run], told: Columns) -> list[Row]:
+    """A row for each run: what was swept, then the scalars of result.json, then what it was computed by.
+
+    Wall times are left out: equal runs give equal rows. `eps` is what a run really has, `eps_target` what it was given.
+    """
+    rows = []
+    for run, given in zip(runs, told.rows, strict=True):
+        result = run.result or {}
+        scalars = {key: value for key, value in result.items() if not isinstance(value, dict | list) and key != "seconds"}
+        first = {"run_id": result["run_id"], "status": result["status"], "seeds": result.get("seeds")}
+        swept = {key: value for key, value in given.items() if key.removesuffix(".name") not in {*scalars, "eps"}}
+        hashes = {f"origin.{part}": digest for part in WHAT if (digest := origin(run, part))}
+        rows.append({**first, **swept, **scalars, **hashes})
+    rows.sort(key=lambda row: (row["dataset"], row["algo"], -row["eps_target"], row["local_steps"], row["run_id"]))
+    return rows
+
+
+def _write(made: Collected, rows: Sequence[Row]) -> None:
+    folder = RunFolder(made.folder)
+    folder.write("results.csv", tables.csv_text(rows, list(dict.fromkeys(key for row in rows for key in row))))
+    folder.write("table.csv", tables.csv_text(made.table.rows, list(dict.fromkeys(key for row in made.table.rows for key in row))))
+    folder.write("table.md", "\n\n".join([tables.markdown(made.table).rstrip(), *map(escape.markdown, made.said)]) + "\n")
+    folder.write("table.tex", tables.latex(made.table, made.said))
+
+
+def _plot(points: Sequence[Row], table: Table, target: Path, apart: Sequence[Clash]) -> None:
+    """For each problem and guarantee: the best point at each (algorithm, budget, local steps), over whatever else was swept."""
+    pictures: dict[str, list[tuple[str, list[Row]]]] = {}
+    over = [f"at each number of local steps the best of {', '.join(table.swept)}"] if table.swept else []
+    for dataset, setting in sorted({(point["dataset"], point["setting"]) for point in points}):
+        here = [point for point in points if (point["dataset"], point["setting"]) == (dataset, setting)]
+        for guarantee in sorted({point["guarantee"] for point in here} - {""}) or [""]:
+            members = [point for point in here if point["guarantee"] in ("", guarantee)]
+            if len({point["local_steps"] for point in members}) > 1:
+                mixed = ["runs of different code or data"] if set(differing(members, apart)) - {"package"} else []
+                lines = map(escape.plain, [f"{dataset}: {setting}", guarantee or "no privacy", *over, *mixed])
+                pictures.setdefault(plots.stem(dataset.partition(" (")[0]), []).append(("\n".join(lines), members))
+    for stem, found in pictures.items():
+        for number, (title, members) in enumerate(found, start=1):
+            name = f"u_curves_{stem}" + (f"_{number}" if len(found) > 1 else "")
+            plots.u_curves(best.best_by_steps(members, table.by), target / f"{name}.png", title, table.by)

@@ -1,0 +1,121 @@
+"""The points of a sweep: every combination of what is swept, every divisor, each validated before the first one starts."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from dpfl_bench.checks.errors import ConfigError
+from dpfl_bench.config.compose import Composer
+from dpfl_bench.config.settings import Settings
+from dpfl_bench.config.validate import settings
+from dpfl_bench.results.provenance import Asker
+from dpfl_bench.sweep.launchers.base import Point
+
+DIVISORS = re.compile(r"local_steps=divisors(?:\\?:(.*))?")
+
+
+@dataclass(frozen=True)
+class Planned:
+    """Valid points, each once; and why the others are not."""
+
+    points: dict[Point, Settings]
+    jobs: int
+    errors: list[str]
+    twins: list[tuple[str, Settings, Settings]] = field(default_factory=list)  # of one id, with data that may differ: what is said of them
+
+
+COMPARED = ("root", "url", "download")  # keys of a data set that are in no run id, for its contents are compared
+
+
+def planned(composer: Composer, asked: Sequence[tuple[str, ...]], config_dir: str | None, config_name: str) -> Planned:
+    points: dict[Path, tuple[Point, Settings]] = {}
+    errors: list[str] = []
+    twins = []
+    jobs = [job for overrides in asked for job in _divided(composer, overrides, errors)]
+    for number, overrides in enumerate(jobs, start=1):
+        try:
+            made = settings(composer.job(overrides))
+        except ConfigError as error:
+            errors.append(f"job {number} of {len(jobs)} ({' '.join(overrides)}): {error}")
+            continue
+        point = Point(overrides, config_dir, config_name, made.outputs, made.run_id)
+        first = points.setdefault(point.folder, (point, made))
+        told = [key for key in COMPARED if made.dataset.get(key) != first[1].dataset.get(key)]
+        if told:
+            values = " and ".join(f"dataset.{told[0]}={node.dataset.get(told[0])}" for node in (first[1], made))
+            twins.append((f"job {number} of {len(jobs)} ({' '.join(overrides)}): {values}", first[1], made))
+    return Planned(dict(points.values()), len(jobs), errors, twins)
+
+
+def told_apart(planned: Planned, asker: Asker) -> list[str]:
+    """Jobs of one run id that are no repeats of each other: where the data lie is not part of it, for what they hold is compared."""
+    errors = []
+    for said, first, other in planned.twins:
+        one, two = asker.data(first), asker.data(other)
+        if one is None or two is None:
+            errors.append(f"{said} are one run if they hold the same records, which cannot be seen here; say outputs= for one of them")
+        elif one.hash != two.hash:
+            errors.append(f"{said} hold other records under one run id; expected the same; say outputs= for one of them")
+    return errors
+
+
+def _divided(composer: Composer, overrides: tuple[str, ...], errors: list[str]) -> list[tuple[str, ...]]:
+    try:
+        return _with_divisors(composer, overrides)
+    except ConfigError as error:
+        errors.append(f"{' '.join(overrides)}: {error}")
+        return []
+
+
+def refuse_divisors(overrides: Sequence[str]) -> None:
+    for override in overrides:
+        if DIVISORS.fullmatch(override):
+            raise ConfigError(f"{override}: expected a whole number; a sweep over divisors needs -m (dpfl-bench run -m {override} ...)")
+
+
+def _with_divisors(composer: Composer, job: tuple[str, ...]) -> list[tuple[str, ...]]:
+    """`local_steps=divisors` as one job for each divisor of total_steps; `divisors:8` as eight of them."""
+    asked = [(index, found) for index, override in enumerate(job) if (found := DIVISORS.fullmatch(override))]
+    if not asked:
+        return [job]
+    ((index, found),) = asked
+    before, after = job[:index], job[index + 1 :]
+    found_all = divisors(_total_steps(composer, (*before, "local_steps=1", *after)))
+    chosen = found_all if found[1] is None else spread(found_all, _count(found[1]))
+    return [(*before, f"local_steps={steps}", *after) for steps in chosen]
+
+
+def _count(told: str) -> int:
+    if not told.isdigit() or int(told) < 2:
+        raise ConfigError(f"local_steps=divisors:{told}: expected at least 2 of them (the first and the last), or divisors for all")
+    return int(told)
+
+
+def _total_steps(composer: Composer, job: tuple[str, ...]) -> int:
+    composed = composer.job(job)
+    rounds = composed.config.get("rounds")
+    if rounds is not None:
+        raise ConfigError(f"local_steps=divisors, rounds={rounds}: expected total_steps, whose divisors are meant; the rounds follow")
+    return settings(composed).total_steps
+
+
+def divisors(number: int) -> list[int]:
+    small = [k for k in range(1, math.isqrt(number) + 1) if number % k == 0]
+    return sorted({*small, *(number // k for k in small)})
+
+
+def spread(values: Sequence[int], count: int) -> list[int]:
+    """`count` of the ascending values, the first and the last included, as evenly as they lie on a logarithmic scale."""
+    if count >= len(values):
+        return list(values)
+    chosen: list[int] = []
+    for place in range(count):
+        wanted = math.log(values[0]) + (math.log(values[-1]) - math.log(values[0])) * place / (count - 1)
+        first = values.index(chosen[-1]) + 1 if chosen else 0
+        left = values[first : len(values) - (count - place - 1)]
+        chosen.append(min(left, key=lambda value: abs(math.log(value) - wanted)))
+    return chosen
