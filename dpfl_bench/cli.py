@@ -278,7 +278,8 @@ def _data_show(arguments: list[str]) -> int:
         sys.stdout.write(HELP)
         return 0
     chosen = settings(compose.composed(flags.overrides, flags.config_dir, flags.config_name), used=("dataset", "partition"))
-    from dpfl_bench.assembly import build
+    from dpfl_bench.assembly.algorithm import DESCRIBING
+    from dpfl_bench.assembly.data import load_data
     from dpfl_bench.config import targets
     from dpfl_bench.data import dealt
     from dpfl_bench.results import plots
@@ -286,8 +287,8 @@ def _data_show(arguments: list[str]) -> int:
     names = {"dataset": chosen.dataset["name"], "partition": chosen.partition["name"]}
     picture, table = dealt.targets(flags.to, chosen.outputs, "_".join(names.values()))
     with nullcontext() if flags.own_code else targets.only_ours("data show calls no code of your own unless you say --own-code"):
-        loaded = build.data(chosen)
-    ways = {key: value for key, value in chosen.partition.items() if key not in build.DESCRIBING}
+        loaded = load_data(chosen)
+    ways = {key: value for key, value in chosen.partition.items() if key not in DESCRIBING}
     said = {**names, "ways": ways, "hash": loaded.partition_hash, "picture": str(picture), "table": str(table)}
     shown = dealt.summary(loaded.records, loaded.parts, said)
     dealt.save(table, loaded.partition_csv())

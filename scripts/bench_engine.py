@@ -62,8 +62,10 @@ def job(work: Workload, rounds: int, more: list[str]) -> Any:
     preload("dpfl_bench.experiment.run")
     import numpy as np
 
-    from dpfl_bench.assembly import build
+    from dpfl_bench.assembly.algorithm import build_algorithm
+    from dpfl_bench.assembly.data import Data
     from dpfl_bench.assembly.holders import Holders
+    from dpfl_bench.assembly.model import build_problem
     from dpfl_bench.budget.budget import Budget, drawn_schedules
     from dpfl_bench.config import compose, validate
     from dpfl_bench.experiment.job import Job
@@ -76,12 +78,12 @@ def job(work: Workload, rounds: int, more: list[str]) -> Any:
     parts = list(np.arange(len(records.train_y)).reshape(settings.clients, -1))
     holders = Holders.of(parts, len(records.train_y))
     budget = Budget.of(settings, drawn_schedules(settings), holders)
-    problem = build.problem(settings, list(records.train_x.shape[1:]), records.classes)
+    problem = build_problem(settings, list(records.train_x.shape[1:]), records.classes)
     where, numbers = device.choose(settings.device), device.dtype(settings.dtype)
     device.for_small_tensors(where)
     federation = Federation(records, parts, LotRule(settings.batch_size, settings.sample_rate), where, numbers)
-    data = build.Data(federation, records, parts, holders)
-    return Job(settings, list(budget.schedules), budget, problem, data, None, build.algorithm(settings))
+    data = Data(federation, records, parts, holders)
+    return Job(settings, list(budget.schedules), budget, problem, data, None, build_algorithm(settings))
 
 
 def _overrides(work: Workload, rounds: int, more: list[str]) -> list[str]:
@@ -107,11 +109,11 @@ def _records(clients: int, each: int) -> Any:
 
 def seconds_per_round(made: Any, rounds: int, repeat: int) -> Iterator[float]:
     """After some rounds that are not counted."""
-    from dpfl_bench.assembly import build
     from dpfl_bench.experiment import engine, job, train
+    from dpfl_bench.experiment.player import build_player
 
     schedule = made.schedules[0]
-    cohort = build.cohort(made.settings, made.budget, made.problem, made.data, schedule.seed)
+    cohort = build_player(made.settings, made.budget, made.problem, made.data, schedule.seed)
     state = cohort.start(job.initial(made, schedule.seed))
     with engine.crew(made.settings, cohort, state) as crew:
         played = train.rounds(cohort, schedule, state, 0, crew)
@@ -174,11 +176,11 @@ def checked(work: Workload, rounds: int, more: list[str]) -> dict[str, float]:
 
 
 def _differences(made: Any) -> Iterator[float]:
-    from dpfl_bench.assembly import build
     from dpfl_bench.experiment import job, train
+    from dpfl_bench.experiment.player import build_player
 
     schedule = made.schedules[0]
-    cohort = build.cohort(made.settings, made.budget, made.problem, made.data, schedule.seed)
+    cohort = build_player(made.settings, made.budget, made.problem, made.data, schedule.seed)
     x = job.initial(made, schedule.seed)
     for done, state, _ in train.rounds(cohort, schedule, cohort.start(x), 0):
         expected = naive(made, schedule.round(done - 1), x)

@@ -27,14 +27,14 @@ REPEATS = 3
 
 def measure(case: Case, unit: str) -> dict[str, float]:
     """One round of one local step, the second of two; memory is the process's peak, its data included."""
-    from dpfl_bench.assembly import build
     from dpfl_bench.config import compose, validate
     from dpfl_bench.experiment import job
+    from dpfl_bench.experiment.player import build_player
 
     overrides = (*case.arguments, *UNITS[unit], f"batch_size={case.lot}", "rounds=2", "local_steps=1", "device=cpu", "eps=8")
     settings = validate.settings(compose.composed(overrides))
     made = job.prepare(settings)
-    cohort = build.cohort(settings, made.budget, made.problem, made.data, 0)
+    cohort = build_player(settings, made.budget, made.problem, made.data, 0)
     state = cohort.start(job.initial(made, 0))
     for index in range(2):
         started = time.perf_counter()

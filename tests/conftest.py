@@ -16,13 +16,17 @@ import torch
 from forks import Forks, forks
 
 from dpfl_bench import conf
-from dpfl_bench.assembly import build
+from dpfl_bench.assembly.algorithm import build_algorithm
+from dpfl_bench.assembly.data import Data
 from dpfl_bench.assembly.holders import Holders
+from dpfl_bench.assembly.model import build_problem
 from dpfl_bench.budget.budget import Budget, drawn_schedules
 from dpfl_bench.config import compose, validate
 from dpfl_bench.config.settings import Settings
 from dpfl_bench.data.records import Records
 from dpfl_bench.experiment import run, train
+from dpfl_bench.experiment.player import build_player
+from dpfl_bench.experiment.reference import solve_reference
 from dpfl_bench.federation.clients import Federation
 from dpfl_bench.federation.cohort import Cohort, State
 from dpfl_bench.federation.partition import Parts
@@ -73,7 +77,7 @@ def _copy(tensor: torch.Tensor | None) -> torch.Tensor | None:
 def cohort_of(settings: Settings) -> Played:
     """Everything that `run.prepare` builds, for the settings' first seed."""
     job = run.prepare(settings)
-    cohort = build.cohort(settings, job.budget, job.problem, job.data, settings.seed)
+    cohort = build_player(settings, job.budget, job.problem, job.data, settings.seed)
     return Played(job, job.schedules[0], cohort, cohort.start(run.initial(job, settings.seed)))
 
 
@@ -82,14 +86,14 @@ def cohort_on(settings: Settings, records: Records, parts: Parts, x0: np.ndarray
     holders = Holders.of(parts, len(records.train_y))
     budget = Budget.of(settings, drawn_schedules(settings), holders)
     schedules = list(budget.schedules)
-    problem = build.problem(settings, list(records.train_x.shape[1:]), records.classes)
+    problem = build_problem(settings, list(records.train_x.shape[1:]), records.classes)
     dtype = {"float32": torch.float32, "float64": torch.float64}[settings.dtype]
     lots = LotRule(settings.batch_size, settings.sample_rate)
-    data = build.Data(Federation(records, parts, lots, torch.device(settings.device), dtype), records, parts, holders)
+    data = Data(Federation(records, parts, lots, torch.device(settings.device), dtype), records, parts, holders)
     job = run.Job(
-        settings, schedules, budget, problem, data, build.reference(settings, problem, data.federation), build.algorithm(settings)
+        settings, schedules, budget, problem, data, solve_reference(settings, problem, data.federation), build_algorithm(settings)
     )
-    cohort = build.cohort(settings, budget, problem, data, settings.seed)
+    cohort = build_player(settings, budget, problem, data, settings.seed)
     x = run.initial(job, settings.seed) if x0 is None else torch.from_numpy(x0).to(dtype)
     return Played(job, schedules[0], cohort, cohort.start(x))
 

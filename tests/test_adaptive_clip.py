@@ -12,8 +12,8 @@ import torch
 from command import QUICK, call, metrics, read
 from conftest import TINY, cohort_of, settings_of
 
-from dpfl_bench.assembly import build
 from dpfl_bench.budget.budget import Budget, drawn_schedules
+from dpfl_bench.experiment.player import build_door
 from dpfl_bench.federation.doors import Passage, SendDoor
 from dpfl_bench.federation.schedule import Round
 from dpfl_bench.privacy.ledger import Ledger
@@ -25,7 +25,7 @@ EVERYONE = np.arange(CLIENTS)
 def door_of(*overrides: str) -> SendDoor:
     settings = settings_of("algo=dp_fedavg", f"clients={CLIENTS}", "privacy.quantile=0.5", "privacy.calibration=fixed",
                            "privacy.noise_multiplier=0.6", *overrides)  # fmt: skip
-    return build.send_door(settings, Budget.of(settings, drawn_schedules(settings)), 0)
+    return build_door(settings, Budget.of(settings, drawn_schedules(settings)), 0)
 
 
 def next_clip(door: SendDoor, updates: torch.Tensor, round: int, clip: float) -> float:

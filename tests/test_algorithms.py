@@ -14,9 +14,10 @@ import pytest
 import torch
 from conftest import ALGORITHMS, TINY, Algo, Played, cohort_of, cohort_on
 
-from dpfl_bench.assembly import build
+from dpfl_bench.assembly.data import load_data
 from dpfl_bench.config.settings import Settings
 from dpfl_bench.experiment import run, train
+from dpfl_bench.experiment.player import build_player
 from dpfl_bench.federation.cohort import Cohort, Diagnostics
 from dpfl_bench.privacy.ledger import Ledger, OverspentError
 
@@ -199,8 +200,8 @@ def test_nothing_is_left_on_another_device(algo: Algo, trust: str, monkeypatch: 
     record = algo.settings().privacy.unit == "record"
     settings = algo.settings(**LOTS, privacy={} if record else {"trust": trust, "memory": "own_update"}, server_momentum=0.5)
     played = cohort_of(settings)
-    elsewhere = build.data(dataclasses.replace(settings, device="meta"))
-    cohort = build.cohort(settings, played.job.budget, played.job.problem, elsewhere, 0)
+    elsewhere = load_data(dataclasses.replace(settings, device="meta"))
+    cohort = build_player(settings, played.job.budget, played.job.problem, elsewhere, 0)
     monkeypatch.setattr(Cohort, "_diagnose", lambda self, *seen: Diagnostics(0.0, 0.0, 0.0, 0.0))  # reads numbers
     read = torch.Tensor.item
     monkeypatch.setattr(torch.Tensor, "item", lambda tensor: 1.0 if tensor.is_meta else read(tensor))  # as the doors do: all is finite

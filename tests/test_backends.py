@@ -22,9 +22,9 @@ from test_crew import alone as by_this_process
 from test_crew import of as by_workers
 from torch import Tensor, nn
 
-from dpfl_bench.assembly import build
+from dpfl_bench.assembly.model import build_problem
 from dpfl_bench.checks.errors import ConfigError
-from dpfl_bench.experiment import engine
+from dpfl_bench.experiment import engine, job
 from dpfl_bench.problems import backends
 from dpfl_bench.problems.linear import LinearProblem
 from dpfl_bench.problems.models.cnn import cnn
@@ -292,7 +292,7 @@ def test_auto_chooses_by_model_and_device(name: str, device: str) -> None:
 def test_auto_asks_for_the_device_of_the_run(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dpfl_bench.machine.device.choose", torch.device)
     settings = dataclasses.replace(settings_of(*TINY), device=device, model=CNN)
-    problem = build.problem(settings, [1, 6, 6], 3)
+    problem = build_problem(settings, [1, 6, 6], 3)
     assert isinstance(problem, ModuleProblem)
     assert problem.backend == ("flat" if device == "cpu" else "vmap")
 
@@ -312,7 +312,7 @@ def test_a_backend_that_is_asked_for_is_taken(backend: str, monkeypatch: pytest.
 def test_linear_models_have_closed_forms() -> None:
     for backend in ("auto", "closed_form"):
         settings = settings_of("dataset=digits", f"engine.backend={backend}")
-        assert isinstance(build.problem(settings, [64], 10), LinearProblem)
+        assert isinstance(build_problem(settings, [64], 10), LinearProblem)
 
 
 REFUSED = {
@@ -329,11 +329,11 @@ def test_refused_in_one_line_before_data_loads(what: str, monkeypatch: pytest.Mo
     def loaded(*_: Any) -> None:
         raise AssertionError("data")
 
-    monkeypatch.setattr(build, "data", loaded)
+    monkeypatch.setattr(job, "load_data", loaded)
     overrides = ("eps=inf", "device=cpu", *REFUSED[what])
     settings = settings_of(*overrides)
     with pytest.raises(ConfigError) as error:
-        build.problem(settings, settings.dataset["shape"], settings.dataset["classes"])
+        build_problem(settings, settings.dataset["shape"], settings.dataset["classes"])
     said = str(error.value)
     backend, model = settings.engine.backend, settings.model["name"]
     assert "\n" not in said

@@ -19,7 +19,7 @@ from served import serving
 from test_cli_start import loaded_by
 from test_vision import believe, made_up
 
-from dpfl_bench.assembly import build
+from dpfl_bench.assembly.data import load_data
 from dpfl_bench.data import dealt, download, presence, sources, verdict
 
 CONTENT = "".join(f"{1 + i % 2} {1 + i % 5}:1 {6 + i % 3}:0.5\n" for i in range(60)).encode()
@@ -367,7 +367,7 @@ def test_verify_of_real_subsets(name: str, folder: str, found: str) -> None:
 def test_show_is_what_a_run_would_deal(tmp_path: Path) -> None:
     overrides = ("dataset=digits", "partition=dirichlet", "clients=50")
     shown = call("data", "show", *overrides, "--json").json
-    data = build.data(settings_of(*overrides))
+    data = load_data(settings_of(*overrides))
     assert shown["hash"] == data.partition_hash
     assert shown["first_sizes"] == [len(part) for part in data.parts[:10]]
     sizes = [len(part) for part in data.parts]

@@ -15,7 +15,6 @@ from command import QUICK, call, command, metrics, read
 from conftest import settings_of
 
 from dpfl_bench.config import compose
-from dpfl_bench.experiment import run
 from dpfl_bench.sweep import points
 from dpfl_bench.sweep.launchers.base import work
 
@@ -29,7 +28,7 @@ def statuses() -> list[str]:
 @contextmanager
 def broken(monkeypatch: pytest.MonkeyPatch, error: BaseException | signal.Signals, lr: float = 1.5) -> Iterator[Callable[[], list[float]]]:
     """The data of one learning rate cannot be loaded: that raises or kills. Yields what tells the learning rates that were tried."""
-    real, log = run.build.data, Path("tried").absolute()  # a sweep's runs are another process's
+    real, log = job.load_data, Path("tried").absolute()  # a sweep's runs are another process's
     log.touch()
 
     def load(settings: Any) -> Any:
@@ -42,7 +41,7 @@ def broken(monkeypatch: pytest.MonkeyPatch, error: BaseException | signal.Signal
         return real(settings)
 
     with monkeypatch.context() as patched:
-        patched.setattr(run.build, "data", load)
+        patched.setattr(job, "load_data", load)
         yield lambda: [float(line) for line in log.read_text().split()]
 
 

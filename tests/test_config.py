@@ -7,8 +7,6 @@ from pathlib import Path
 import pytest
 from command import Said, call
 
-from dpfl_bench.assembly import build
-
 # overrides | what the line has to name | a word of the remedy
 REFUSED = """
 foo=1                                     | foo                | --cfg job
@@ -205,7 +203,7 @@ def no_data(monkeypatch: pytest.MonkeyPatch) -> None:
     def load(*_: object) -> None:
         raise AssertionError("data were loaded")
 
-    monkeypatch.setattr(build, "data", load)
+    monkeypatch.setattr(job, "load_data", load)
 
 
 @pytest.mark.usefixtures("no_data")

@@ -11,10 +11,12 @@ from conftest import CONF, settings_of
 from test_data import SAMPLED
 
 from dpfl_bench import rng
-from dpfl_bench.assembly import build
+from dpfl_bench.assembly.model import build_problem
 from dpfl_bench.commands import plan
 from dpfl_bench.config import compose
+from dpfl_bench.config.call import call
 from dpfl_bench.experiment import run
+from dpfl_bench.experiment.player import build_player
 
 FILES = sorted(file.relative_to(CONF) for group in compose.GROUPS for file in (CONF / group).glob("[!_]*.yaml"))
 STEPS = ("rounds=2", "local_steps=2", "device=cpu", "plot=false", "privacy.calibration=fixed", "privacy.noise_multiplier=6")
@@ -82,7 +84,7 @@ def test_algorithms_and_privacy_models_build(name: str) -> None:
     group = "privacy" if (CONF / "privacy" / f"{name}.yaml").exists() else "algo"
     job = run.prepare(settings_of(*overrides_of(group, name)))
     assert job.problem.dimension == 30
-    cohort = build.cohort(job.settings, job.budget, job.problem, job.data, 0)
+    cohort = build_player(job.settings, job.budget, job.problem, job.data, 0)
     assert cohort.private == job.settings.private
     at_records = job.settings.private and job.settings.privacy.unit == "record"
     assert (cohort.records is not None) == at_records
@@ -92,7 +94,7 @@ def test_algorithms_and_privacy_models_build(name: str) -> None:
 @pytest.mark.parametrize("name", [f.stem for f in FILES if f.parts[0] == "model"])
 def test_models_build_from_the_yaml_alone(name: str) -> None:
     settings = settings_of(*overrides_of("model", name))
-    problem = build.problem(settings, settings.dataset["shape"], settings.dataset["classes"])
+    problem = build_problem(settings, settings.dataset["shape"], settings.dataset["classes"])
     assert problem.dimension == PARAMETERS.get(name, problem.dimension) > 0
 
 
@@ -101,7 +103,7 @@ def test_partitions_deal_every_record_once(name: str) -> None:
     labels = rng.generator(0, "labels").integers(0, 3, 60)
     settings = settings_of(*overrides_of("partition", name))
     draw = rng.generator(0, "partition")
-    parts = build.call(settings.partition, "partition", labels=labels, owners=np.arange(60) % 6, clients=6, rng=draw)
+    parts = call(settings.partition, "partition", labels=labels, owners=np.arange(60) % 6, clients=6, rng=draw)
     assert len(parts) == 6
     assert np.array_equal(np.sort(np.concatenate(parts)), np.arange(60))
 

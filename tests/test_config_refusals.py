@@ -8,8 +8,6 @@ import pytest
 from command import call, command
 from test_config import check, table
 
-from dpfl_bench.assembly import build
-
 # of a file whose shape and number of records no YAML file knows: 10 records of 3 numbers, 8 of them for training
 TINY = "dataset=libsvm dataset.path=tiny.txt clients=2"
 AFTER_LOADING = f"""
@@ -64,7 +62,7 @@ def test_batch_norm_is_fine_without_privacy(monkeypatch: pytest.MonkeyPatch) -> 
     def load(*_: object) -> None:
         raise Reached
 
-    monkeypatch.setattr(build, "data", load)
+    monkeypatch.setattr(job, "load_data", load)
     with pytest.raises(Reached):
         call("run", "dataset=mnist", "model=cnn", "model.norm=batch", "algo=fedavg")
 
@@ -96,6 +94,6 @@ def test_a_bug_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
     def load(*_: object) -> None:
         raise ValueError("a bug")
 
-    monkeypatch.setattr(build, "data", load)
+    monkeypatch.setattr(job, "load_data", load)
     with pytest.raises(ValueError, match="a bug"):
         call("run")

@@ -13,8 +13,10 @@ import torch
 from command import call
 from conftest import settings_of
 
-from dpfl_bench.assembly import build
+from dpfl_bench.assembly.data import _parts, _prepared, load_data
 from dpfl_bench.checks.errors import ConfigError
+from dpfl_bench.config.call import call as call_target
+from dpfl_bench.data.prepare import arranged
 from dpfl_bench.data.records import Records
 from dpfl_bench.federation.clients import Federation
 from dpfl_bench.federation.evaluation import evaluate
@@ -54,7 +56,7 @@ def test_the_store_holds_client_after_client(way: str, dtype: str, held: str) ->
     parts, x = PARTS[way], generator(0, "x").integers(0, 100, (40, 2, 3)).astype(dtype)
     kept = {"memory": x.copy, "r": lambda: on_disk(x, "r"), "c": lambda: on_disk(x, "c"), "strided": lambda: np.asfortranarray(x)}[held]()
     records = Records(kept, np.arange(40), kept[:0], np.arange(0), None, 40, "toy", None)
-    made = store(*build.arranged(records, parts))
+    made = store(*arranged(records, parts))
     order = np.concatenate(parts)
     assert np.array_equal(made.features.numpy(), x[order])
     assert made.targets.tolist() == order.tolist()
@@ -86,9 +88,9 @@ def test_narrow_tokens_give_the_very_numbers_of_wide_ones() -> None:
 
 @pytest.mark.parametrize("way", ["partition=dirichlet", "partition=overlap", "partition=shards"])
 def test_a_partitions_hash_is_that_of_the_records_as_they_came(way: str) -> None:
-    made = build.data(settings_of("dataset=digits", "clients=10", way))
-    again = build._prepared(settings_of("dataset=digits").dataset, build.call(settings_of("dataset=digits").dataset, "dataset"))
-    parts = build._parts(settings_of("dataset=digits", "clients=10", way), again)
+    made = load_data(settings_of("dataset=digits", "clients=10", way))
+    again = _prepared(settings_of("dataset=digits").dataset, call_target(settings_of("dataset=digits").dataset, "dataset"))
+    parts = _parts(settings_of("dataset=digits", "clients=10", way), again)
     assert made.partition_hash == digest(parts)
     assert [len(part) for part in made.parts] == [len(part) for part in parts]
     order = np.concatenate(parts)
@@ -100,7 +102,7 @@ def test_a_partitions_hash_is_that_of_the_records_as_they_came(way: str) -> None
 
 @pytest.mark.parametrize("way", ["partition=similarity", "partition=dirichlet", "partition=iid"])
 def test_each_client_tests_on_its_own_records(way: str) -> None:
-    made = build.data(settings_of(*DIGITS, way, "dataset.split=client"))
+    made = load_data(settings_of(*DIGITS, way, "dataset.split=client"))
     federation = made.federation
     assert federation.test_owners is not None
     tests = np.bincount(federation.test_owners.numpy(), minlength=10)
@@ -174,4 +176,4 @@ def test_a_client_without_records_is_refused(tmp_path: Path, monkeypatch: pytest
     monkeypatch.syspath_prepend(tmp_path)
     settings = settings_of("dataset=digits", "partition=lopsided", "clients=3", config_dir=str(tmp_path / "own"))
     with pytest.raises(ConfigError, match="partition=lopsided: a client of 3 has no records; use fewer clients"):
-        build.data(settings)
+        load_data(settings)

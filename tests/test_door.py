@@ -17,10 +17,10 @@ from conftest import TINY, cohort_of, settings_of
 from torch import Tensor
 
 from dpfl_bench import rng
-from dpfl_bench.assembly import build
 from dpfl_bench.budget.budget import Budget, drawn_schedules
 from dpfl_bench.config.settings import Settings
 from dpfl_bench.experiment import report
+from dpfl_bench.experiment.player import build_door
 from dpfl_bench.federation.doors import Passage, SendDoor
 from dpfl_bench.federation.schedule import Round
 from dpfl_bench.privacy import bounding, mechanisms
@@ -43,7 +43,7 @@ def door_of(settings: Settings, seed: int = 0) -> tuple[SendDoor, float]:
     """The door that a run has, and the standard deviation that the accountant reads: noise multiplier times sensitivity."""
     budget = Budget.of(settings, drawn_schedules(settings))
     door = cohort_of(settings).cohort.door if not settings.private and not settings.privacy.bound_without_noise else None
-    return door or build.send_door(settings, budget, seed), budget.noise_multiplier * (settings.privacy.sensitivity or 0.0)
+    return door or build_door(settings, budget, seed), budget.noise_multiplier * (settings.privacy.sensitivity or 0.0)
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ import torch
 from conftest import settings_of
 
 from dpfl_bench import rng
-from dpfl_bench.assembly import build
+from dpfl_bench.assembly.data import load_data
 from dpfl_bench.data import features, vision
 from dpfl_bench.data.prepare import prepare
 from dpfl_bench.data.records import DataError, Records
@@ -101,12 +101,12 @@ def test_pca_from_the_command_line() -> None:
     assert settings.dataset["gram"] is None  # what the file says is of records without PCA
     assert settings.dataset["max_row_norm"] == 1.0
     assert settings.dataset["records"] == 1438
-    made = build.data(settings)
+    made = load_data(settings)
     assert made.records.train_x.shape == (1438, 20)
     assert np.linalg.norm(made.records.train_x, axis=1).max() == pytest.approx(1, abs=1e-6)
     assert settings.run_id != settings_of("dataset=digits").run_id
     with pytest.raises(ValueError, match=r"dataset\.transform=nope: expected null, pca"):
-        build.data(settings_of("dataset=digits", "dataset.transform=nope"))
+        load_data(settings_of("dataset=digits", "dataset.transform=nope"))
 
 
 # ScatterNet

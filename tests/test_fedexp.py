@@ -13,8 +13,8 @@ from conftest import settings_of
 from dpfl_bench.algorithms.base import Sent
 from dpfl_bench.algorithms.fedavg import FedAvg
 from dpfl_bench.algorithms.fedexp import FedEXP
-from dpfl_bench.assembly import build
 from dpfl_bench.budget.budget import Budget, drawn_schedules
+from dpfl_bench.experiment.player import build_door
 from dpfl_bench.federation.doors import Passage, SendDoor
 from dpfl_bench.federation.schedule import Round
 from dpfl_bench.privacy.ledger import Ledger
@@ -29,7 +29,7 @@ def door_of(*overrides: str) -> tuple[SendDoor, Budget]:
     noise = () if "privacy.mechanism=privunit" in overrides else ("privacy.calibration=fixed", "privacy.noise_multiplier=0.8")
     settings = settings_of("algo=dp_fedexp", f"clients={CLIENTS}", f"privacy.clip={CLIP}", "rounds=1", "local_steps=1", *noise, *overrides)
     budget = Budget.of(settings, drawn_schedules(settings))
-    return build.send_door(settings, budget, 0), budget
+    return build_door(settings, budget, 0), budget
 
 
 def estimates(door: SendDoor, updates: torch.Tensor = UPDATES) -> tuple[np.ndarray, np.ndarray]:

@@ -18,7 +18,8 @@ from test_cli_start import loaded_by
 from torch import nn
 
 from dpfl_bench import rng
-from dpfl_bench.assembly import build
+from dpfl_bench.assembly.data import load_data
+from dpfl_bench.assembly.model import build_problem
 from dpfl_bench.checks.errors import ConfigError
 from dpfl_bench.config import compose, fits, validate
 from dpfl_bench.config.settings import Settings
@@ -145,7 +146,7 @@ def late(made: Settings) -> str:
     dataset = made.dataset
     tokens, asked = dataset["holds"]["tokens"], dataset.get("task", "classify")
     try:
-        problem = build.problem(made, dataset["shape"], dataset["classes"])
+        problem = build_problem(made, dataset["shape"], dataset["classes"])
         if isinstance(problem, LinearProblem):
             return "tokens" if tokens else ""
         assert isinstance(problem, ModuleProblem)
@@ -192,7 +193,7 @@ def test_partitions_are_refused_early_where_they_would_be_late(dataset: str, kin
     asked = [f"dataset={dataset}", f"partition={kind}", *own]
     found = validate.settings(compose.composed(asked), used=("dataset",))
     try:
-        reason = "" if build.data(found) else "nothing"
+        reason = "" if load_data(found) else "nothing"
     except ConfigError as error:
         reason = str(error)
     assert complaint(*asked) == reason

@@ -9,7 +9,7 @@ import pytest
 from command import QUICK, call, read
 from conftest import settings_of
 
-from dpfl_bench.assembly import build
+from dpfl_bench.assembly.data import load_data
 from dpfl_bench.config.call import call as load
 from dpfl_bench.data.indices import Indices
 from dpfl_bench.federation.partition import digest
@@ -31,7 +31,7 @@ def test_a_split_is_rebuilt_of_the_source_and_the_file(name: str) -> None:
     dealt = Indices.read(folder / "partition.npz")
     assert digest(dealt.parts) == read(folder, "result.json")["partition"]["hash"]
     settings = settings_of(*given)
-    raw, used = load(settings.dataset, "dataset"), build.data(settings)
+    raw, used = load(settings.dataset, "dataset"), load_data(settings)
     assert dealt.records == len(raw.train_y)
     assert len(dealt.clients) == settings.clients
     for part, indices in zip(used.parts, dealt.clients, strict=True):

@@ -14,7 +14,7 @@ from conftest import settings_of
 from scipy import ndimage
 
 from dpfl_bench import rng
-from dpfl_bench.assembly import build
+from dpfl_bench.assembly.data import load_data
 from dpfl_bench.data import features, ixi, messidor
 from dpfl_bench.data.augment import augmented
 from dpfl_bench.data.prepare import prepare
@@ -368,7 +368,7 @@ def test_training_images_alone_are_augmented(split: str, labelled: Path) -> None
         *(["partition=iid"] * (split == "client")),
     ]
     choices = (["dataset.augment=false"], ["dataset.augment=true"], [])  # the last is the default: as `balancing`
-    plain, made, again = (build.data(settings_of(*asked, *choice)).records for choice in choices)
+    plain, made, again = (load_data(settings_of(*asked, *choice)).records for choice in choices)
     assert (len(made.train_y), len(made.test_y)) == (6, 2)
     assert (made.test_x == plain.test_x).all()
     assert (made.train_x == again.train_x).all()

@@ -17,8 +17,9 @@ from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 from torch.nn import functional
 
-from dpfl_bench.assembly import build
+from dpfl_bench.assembly.model import build_problem
 from dpfl_bench.checks.errors import ConfigError
+from dpfl_bench.config.call import call
 from dpfl_bench.problems import backends
 from dpfl_bench.problems.models.activations import TemperedSigmoid, activation
 from dpfl_bench.problems.models.cnn import cnn
@@ -84,7 +85,7 @@ class Case:
         return settings.model
 
     def make(self) -> Callable[[], nn.Module]:
-        return partial(build.call, self.node(), "model", shape=self.shape, classes=self.classes)
+        return partial(call, self.node(), "model", shape=self.shape, classes=self.classes)
 
     def on_meta(self) -> nn.Module:
         with torch.device("meta"):
@@ -377,4 +378,4 @@ def test_numbers_for_tokens_are_refused() -> None:
 )
 def test_errors_from_the_command_line(override: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
-        build.problem(settings_of("dataset=mnist", "model=pfl_cnn_mnist", override), MNIST, 10)
+        build_problem(settings_of("dataset=mnist", "model=pfl_cnn_mnist", override), MNIST, 10)

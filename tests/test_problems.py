@@ -15,7 +15,7 @@ from scipy.optimize import minimize
 from torch import Tensor, nn
 from torch.nn import functional
 
-from dpfl_bench.assembly import build
+from dpfl_bench.assembly.model import build_problem
 from dpfl_bench.checks.errors import ConfigError
 from dpfl_bench.data.records import Records
 from dpfl_bench.federation.clients import Federation
@@ -232,9 +232,9 @@ def test_batch_norm_is_refused_when_private() -> None:
     images = ("dataset=mnist", "model=cnn", "model.norm=batch")
     private = dataclasses.replace(settings_of(*images, "eps=inf"), eps=2.0)  # composed with eps=2 it is refused from the YAML alone
     with pytest.raises(ConfigError, match=r"BatchNorm.*GroupNorm"):
-        build.problem(private, [1, 28, 28], 10)
-    assert build.problem(settings_of(*images, "eps=inf"), [1, 28, 28], 10).dimension == 28_938 + 2 * (16 + 32)
-    assert build.problem(settings_of(*images[:2], "model.norm=group"), [1, 28, 28], 10).dimension == 28_938 + 2 * (16 + 32)
+        build_problem(private, [1, 28, 28], 10)
+    assert build_problem(settings_of(*images, "eps=inf"), [1, 28, 28], 10).dimension == 28_938 + 2 * (16 + 32)
+    assert build_problem(settings_of(*images[:2], "model.norm=group"), [1, 28, 28], 10).dimension == 28_938 + 2 * (16 + 32)
 
 
 # optima and constants

@@ -143,7 +143,9 @@ def test_kernels_that_openblas_is_told_to_take(monkeypatch: pytest.MonkeyPatch) 
 
 def test_kernels_that_openblas_takes_by_itself() -> None:
     """Whatever this environment says."""
-    script = "from dpfl_bench import device; device.numpy_multiplies = lambda: True; import test_products; test_products.check_kernels()"
+    script = (
+        "from dpfl_bench.machine import device; device.numpy_multiplies = lambda: True; import test_products; test_products.check_kernels()"
+    )
     own = {name: word for name, word in os.environ.items() if not name.startswith("OPENBLAS_")}
     subprocess.run([sys.executable, "-c", script], env=own | {"PYTHONPATH": str(Path(__file__).parent)}, check=True)
 
@@ -214,7 +216,7 @@ def threads_of_numpy(script: str, **environment: str) -> list[str]:
 
 def test_a_run_leaves_numpy_one_thread() -> None:
     """Whose number would move the last bits, and take the cores of other workers."""
-    imports = "import numpy, threadpoolctl, torch\nfrom dpfl_bench import device\n"
+    imports = "import numpy, threadpoolctl, torch\nfrom dpfl_bench.machine import device\n"
     script = f"{imports}{THREADS}device.for_small_tensors(torch.device('cpu'))\n{THREADS}"
     assert threads_of_numpy(script, OPENBLAS_NUM_THREADS="2") == ["{2}", "{1}"]
 

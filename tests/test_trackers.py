@@ -16,6 +16,7 @@ from conftest import settings_of
 
 from dpfl_bench.checks.errors import ConfigError
 from dpfl_bench.experiment import train
+from dpfl_bench.config import trackers as config_trackers
 from dpfl_bench.results import trackers
 from dpfl_bench.results.folder import METRICS, RunFolder
 
@@ -144,7 +145,7 @@ def test_a_tracker_that_fails_is_told_once_and_stops_nothing(where: str, beside:
     pytest.importorskip("tensorboard")
     monkeypatch.setattr(sys, "argv", [*sys.argv, where])
     monkeypatch.setitem(trackers.TRACKERS, "wandb", Failing)
-    monkeypatch.setattr(trackers, "find_spec", lambda name: SimpleNamespace(origin="here"))
+    monkeypatch.setattr(config_trackers, "find_spec", lambda name: SimpleNamespace(origin="here"))
     said = call(*ARGUMENTS, f"trackers=[wandb{beside}]")
     assert said.code == 0
     told = [line for line in said.err.splitlines() if "trackers: wandb failed" in line]
@@ -157,7 +158,7 @@ def test_a_run_that_failed_closes_its_trackers(monkeypatch: pytest.MonkeyPatch) 
     closed = []
     quiet = SimpleNamespace(log=lambda row: None, close=lambda: closed.append(True))
     monkeypatch.setitem(trackers.TRACKERS, "tensorboard", lambda folder: quiet)
-    monkeypatch.setattr(trackers, "find_spec", lambda name: SimpleNamespace(origin="here"))
+    monkeypatch.setattr(config_trackers, "find_spec", lambda name: SimpleNamespace(origin="here"))
     cut_off(2, monkeypatch)
     with pytest.raises(MemoryError):
         call(*ARGUMENTS, "trackers=[tensorboard]")
@@ -221,6 +222,6 @@ def test_unknown_trackers_are_refused(given: str, said: str) -> None:
 def test_a_missing_package_names_the_extra(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Also where a folder of that name is in the way, as `wandb/` is where wandb was used."""
     for found in (None, SimpleNamespace(origin=None)):
-        monkeypatch.setattr(trackers, "find_spec", lambda name, found=found: found)
+        monkeypatch.setattr(config_trackers, "find_spec", lambda name, found=found: found)
         with pytest.raises(ConfigError, match=r"pip install 'dpfl-bench\[wandb\]'$"):
-            trackers.check(["wandb"])
+            config_trackers.check(["wandb"])

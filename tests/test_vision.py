@@ -438,14 +438,15 @@ def as_python_2(content: Any) -> bytes:
 
 PEAK = """
 import sys
-from dpfl_bench import build, compose, config
+from dpfl_bench.assembly import data
+from dpfl_bench.config import compose, validate
 from dpfl_bench.data import vision
 vision.import_torchvision()
 if sys.argv[1] == "copied":
-    build.arranged = lambda records, parts: (records, parts)
-settings = config.settings(compose.composed(["dataset=cifar10", "dataset.verify=false", "partition=iid", "clients=5"], None))
+    data.arranged = lambda records, parts: (records, parts)
+settings = validate.settings(compose.composed(["dataset=cifar10", "dataset.verify=false", "partition=iid", "clients=5"], None))
 peak = lambda: int(open("/proc/self/status").read().split("VmHWM:")[1].split()[0]) / 1024  # getrusage would count the parent's
-before, made = peak(), build.data(settings)
+before, made = peak(), data.load_data(settings)
 sys.stdout.write(f"{len(made.federation.targets)} {len(made.federation.test_targets)} {peak() - before}")
 """
 

@@ -11,12 +11,13 @@ from dataclasses import fields, replace
 from functools import cache
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-from dpfl_bench.checks import ranges
+from dpfl_bench.checks.ranges import check as check_range
 from dpfl_bench.checks.errors import ConfigError
 from dpfl_bench.config import fits, refusals
+from dpfl_bench.config.ranges import SETTINGS
 from dpfl_bench.config.compose import GROUPS, Composed
 from dpfl_bench.config.settings import Settings, equal_share
-from dpfl_bench.results import trackers
+from dpfl_bench.config import trackers
 
 # what a user's own file has to choose from, too
 CHOICES: dict[str, Any] = {"dataset.standardise": Literal["public", "data", "none"], "dataset.vocabulary_from": Literal["public", "data"]}
@@ -234,11 +235,11 @@ def _fill_suggested(config: dict[str, Any]) -> None:
 
 
 def _check_ranges(made: Settings) -> None:
-    for path, allowed in ranges.SETTINGS.items():
+    for path, allowed in SETTINGS.items():
         value: Any = made
         for part in path.split("."):
             value = getattr(value, part)
-        ranges.check(path, value, allowed)
+        check_range(path, value, allowed)
     if made.model.get("l2", 0) < 0:
         raise ConfigError(f"model.l2={made.model['l2']:g}: expected a number >= 0")
     if made.sampled_clients > made.clients:

@@ -10,7 +10,6 @@ import multiprocessing
 
 import numpy as np
 import torch
-from torch import nn
 
 from dpfl_bench.checks.errors import ConfigError
 from dpfl_bench.config.settings import Settings
@@ -28,22 +27,6 @@ GPU_CLIENTS = 256  # at a time, at most
 ACTIVATIONS = 16  # numbers that a network keeps for each of its inputs: a guess
 VECTORS = 8  # (d,) that local work keeps for each client: model, gradient, noise, ...
 SMALL_ROUND = 2**21  # numbers that a round touches, below which handing it out costs more than it gains
-
-
-def backend(settings: Settings, module: nn.Module, where: torch.device) -> str:
-    """`flat` on a CPU, `vmap` on a GPU, except for what vmap cannot do."""
-    from dpfl_bench.problems.backends import UNBATCHED
-
-    asked, batches = settings.engine.backend, not any(isinstance(layer, UNBATCHED) for layer in module.modules())
-    if asked == "closed_form":
-        raise ConfigError(f"engine.backend=closed_form: expected model=logreg or linreg, got model={settings.model['name']}; use auto")
-    if asked == "vmap" and not batches:
-        raise ConfigError(
-            f"engine.backend=vmap: model={settings.model['name']} has recurrent layers, which vmap refuses; use auto, flat or loop"
-        )
-    if asked == "auto":
-        return "vmap" if batches and where.type != "cpu" else "flat"
-    return asked
 
 
 def chunk(settings: Settings, problem: Problem, federation: Federation) -> int:

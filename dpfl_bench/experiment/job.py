@@ -8,12 +8,16 @@ import torch
 
 from dpfl_bench import rng
 from dpfl_bench.algorithms.base import Algorithm
-from dpfl_bench.assembly import build
+from dpfl_bench.assembly.algorithm import build_algorithm
+from dpfl_bench.assembly.data import Data, load_data
 from dpfl_bench.assembly.holders import Holders
+from dpfl_bench.assembly.model import build_problem, check_parameters
 from dpfl_bench.budget.budget import Budget, drawn_schedules
 from dpfl_bench.checks.errors import ConfigError
 from dpfl_bench.config.settings import Settings
 from dpfl_bench.experiment import engine
+from dpfl_bench.experiment.player import check_grid
+from dpfl_bench.experiment.reference import Reference, solve_reference
 from dpfl_bench.federation.schedule import Schedule
 from dpfl_bench.machine import device
 from dpfl_bench.problems.problem import Problem
@@ -27,17 +31,17 @@ class Job:
     schedules: list[Schedule]
     budget: Budget
     problem: Problem
-    data: build.Data
-    reference: build.Reference | None
+    data: Data
+    reference: Reference | None
     algorithm: Algorithm
 
 
 def prepare(settings: Settings) -> Job:
     """Check the model and calibrate the noise before any data loads, then load."""
-    algorithm = build.algorithm(settings)
+    algorithm = build_algorithm(settings)
     shape, classes = settings.dataset["shape"], settings.dataset["classes"]
     if shape is not None and classes is not None:
-        build.check_parameters(settings, build.problem(settings, shape, classes))
+        check_parameters(settings, build_problem(settings, shape, classes))
     drawn = drawn_schedules(settings)
     device.choose(settings.device)
     at_records = settings.private and settings.privacy.unit == "record"
@@ -45,15 +49,15 @@ def prepare(settings: Settings) -> Job:
         Budget(settings, tuple(drawn), Holders(2 * (settings.batch_size or 1))).check()
     budget = None if at_records else _calibrated(Budget.of(settings, drawn))
     if budget is not None:
-        build.check_grid(settings, budget)
-    data = build.data(settings)
+        check_grid(settings, budget)
+    data = load_data(settings)
     if budget is None:  # at record level the noise follows from who holds what
         budget = _calibrated(Budget.of(settings, drawn, data.holders))
-    problem = build.problem(settings, list(data.records.train_x.shape[1:]), data.records.classes)
-    build.check_parameters(settings, problem)
+    problem = build_problem(settings, list(data.records.train_x.shape[1:]), data.records.classes)
+    check_parameters(settings, problem)
     engine.check_memories(settings, problem, data.federation, algorithm.remembers)
     device.for_small_tensors(data.federation.features.device)
-    return Job(settings, list(budget.schedules), budget, problem, data, build.reference(settings, problem, data.federation), algorithm)
+    return Job(settings, list(budget.schedules), budget, problem, data, solve_reference(settings, problem, data.federation), algorithm)
 
 
 def _calibrated(budget: Budget) -> Budget:

@@ -11,12 +11,12 @@ from typing import Any
 import torch
 from tqdm import tqdm
 
-from dpfl_bench.assembly import build
 from dpfl_bench.checks.errors import ConfigError
 from dpfl_bench.config.call import call
 from dpfl_bench.config.settings import Settings
 from dpfl_bench.experiment import engine, measure, report, resume, train
 from dpfl_bench.experiment.job import Job, initial, prepare
+from dpfl_bench.experiment.player import build_player
 from dpfl_bench.federation.cohort import Crew, Diagnostics, State
 from dpfl_bench.federation.schedule import Schedule
 from dpfl_bench.machine.signals import Interrupted, Stop, graceful
@@ -129,7 +129,7 @@ class _Runner:
 
     def _seed(self, schedule: Schedule, found: train.Checkpoint | None, bar: Any) -> None:
         job = self.job
-        cohort = build.cohort(job.settings, job.budget, job.problem, job.data, schedule.seed)
+        cohort = build_player(job.settings, job.budget, job.problem, job.data, schedule.seed)
         start = cohort.start(initial(job, schedule.seed))
         self.psi0 = measure.psi(job, start, schedule, 0)
         state, done = (found.state(cohort), found.done) if found else (start, 0)

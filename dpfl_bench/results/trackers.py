@@ -78,19 +78,6 @@ class WandB:
 TRACKERS: dict[str, Callable[[Path], Tracker]] = {"tensorboard": TensorBoard, "wandb": WandB}
 
 
-def check(names: Any) -> None:
-    """Refuse unknown trackers and those whose package is missing, without importing any."""
-    known = ", ".join(TRACKERS)
-    if not isinstance(names, list):
-        raise ConfigError(f"trackers={names}: expected a list of {known}, like [tensorboard]")
-    for name in names:
-        if name not in list(TRACKERS):
-            raise ConfigError(f"trackers={names}: expected a list of {known}, found {name}")
-        spec = find_spec(name)
-        if spec is None or spec.origin is None:  # a folder of that name is not the package
-            raise ConfigError(f"trackers={names}: expected the package {name}, there is none; pip install 'dpfl-bench[{name}]'")
-
-
 class Followers:
     """The trackers of one run. They are opened when the first row is there."""
 

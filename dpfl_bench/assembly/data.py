@@ -1,0 +1,148 @@
+"""The data that a run's YAML names: loaded, prepared and dealt to the clients."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, cast
+
+import numpy as np
+
+from dpfl_bench import rng
+from dpfl_bench.assembly.holders import Holders
+from dpfl_bench.checks.errors import ConfigError
+from dpfl_bench.config import fits
+from dpfl_bench.config.call import call as call
+from dpfl_bench.config.settings import Settings
+from dpfl_bench.config.validate import checked
+from dpfl_bench.data import contents
+from dpfl_bench.data.contents import Contents
+from dpfl_bench.data.indices import Indices
+from dpfl_bench.data.prepare import arranged, owned, prepare
+from dpfl_bench.data.records import DataError, Records
+from dpfl_bench.federation.clients import Federation
+from dpfl_bench.federation.partition import by_owner, digest
+from dpfl_bench.federation.sampling import LotRule
+from dpfl_bench.machine import device
+
+
+@dataclass(frozen=True)
+class Data:
+    """What was loaded and how it was dealt."""
+
+    federation: Federation
+    records: Records
+    parts: list[np.ndarray]
+    holders: Holders
+    dealt: str = ""  # the partition's digest, where `records` have been put in its order
+    contents: Contents = field(default_factory=Contents)  # of what was loaded, before it was split and dealt
+    indices: Indices | None = None  # by the source's order
+
+    @property
+    def partition_hash(self) -> str:
+        return self.dealt or digest(self.parts)
+
+    @cached_property
+    def digest(self) -> str:
+        """16 hex digits that name the records and who holds which."""
+        found = hashlib.blake2b(self.partition_hash.encode(), digest_size=8)
+        for column in (self.records.train_x, self.records.train_y, self.records.test_x, self.records.test_y):
+            found.update(f"{column.shape} {column.dtype}".encode())
+            found.update(np.ascontiguousarray(column).reshape(-1).view(np.uint8).data)
+        return found.hexdigest()
+
+    def partition_csv(self) -> str:
+        """A line for each client: its records and, in classification, how many of each label."""
+        classes = range(self.records.classes if self.records.task == "classify" else 0)
+        lines = [",".join(["client", "records", *(f"label_{k}" for k in classes)])]
+        for client, part in enumerate(self.parts):
+            counts = [int((self.records.train_y[part] == k).sum()) for k in classes]
+            lines.append(",".join(map(str, [client, len(part), *counts])))
+        return "\n".join(lines) + "\n"
+
+
+def load_data(settings: Settings) -> Data:
+    """Load, prepare and deal the records. Errors in the data are ValueErrors of one line."""
+    dataset, partition = settings.dataset, settings.partition
+    before = contents.stamps(dataset)
+    raw = call(dataset, "dataset")
+    loaded = _contents(dataset, raw, before)
+    if raw.task != dataset.get("task", "classify"):
+        told = dataset.get("task", "classify")
+        raise ConfigError(f"dataset.task={told}: the records of {raw.source} are for {raw.task}; correct the YAML file")
+    if dataset.get("split") == "client":
+        records = _prepared(dataset, owned(raw, _parts(settings, raw)))
+        parts = by_owner(cast(np.ndarray, records.owners))
+    else:
+        records = _prepared(dataset, raw)
+        parts = _parts(settings, records)
+    _check_declared(dataset, records)
+    holders = _holders(settings, parts, len(records.train_y))
+    smallest = holders.smallest or 0
+    if smallest == 0:
+        raise ConfigError(f"partition={partition['name']}: a client of {settings.clients} has no records; use fewer clients")
+    if settings.batch_size is not None and settings.batch_size > smallest:
+        raise ConfigError(fits.lot_too_large(settings.batch_size, smallest))
+    lots = LotRule(settings.batch_size, settings.sample_rate)
+    where, numbers = device.choose(settings.device), device.dtype(settings.dtype)
+    dealt, indices = digest(parts), Indices.of(len(raw.train_y), records.split_off, parts)
+    records, parts = arranged(records, parts)
+    return Data(Federation(records, parts, lots, where, numbers), records, parts, holders, dealt, loaded, indices)
+
+
+def _contents(dataset: Mapping[str, Any], raw: Records, before: object) -> Contents:
+    """What was loaded. Files that were written to meanwhile may be neither what was read nor what is hashed."""
+    if not contents.has_known_files(dataset):
+        return contents.of_records(raw)
+    found = contents.of_files(dataset)
+    if found is None or (before is not None and before != contents.stamps(dataset)):
+        raise DataError(f"{raw.source}: its files changed while they were read; expected them to stay as they are; start the run again")
+    return found
+
+
+def _check_declared(dataset: Mapping[str, Any], records: Records) -> None:
+    """The noise may have been chosen by what the file says, and what it says counts as public."""
+    for key, found in (("shape", list(records.train_x.shape[1:])), ("classes", records.classes)):
+        if dataset[key] is not None and dataset[key] != found:
+            raise ConfigError(
+                f"dataset.{key}={dataset[key]}: the records of {records.source} have {found}; correct the YAML file, or replace the data"
+            )
+
+
+def _prepared(dataset: Mapping[str, Any], raw: Records) -> Records:
+    names = ("test_fraction", "standardise", "unit_norm", "seed")
+    published = {"centres": list | None, "scales": list | None, "limit": float | None}
+    optional = {**published, "transform": str | None, "dimensions": int | None, "weights": str | None, "augment": bool | None}
+    given = {n: checked(f"dataset.{n}", dataset.get(n), kind) for n, kind in optional.items()}
+    return prepare(raw, **{n: dataset[n] for n in names}, **given)
+
+
+def _parts(settings: Settings, records: Records) -> list[np.ndarray]:
+    """As the partition deals the training records."""
+    draw = rng.generator(settings.partition["seed"], "partition")
+    given = {"labels": records.train_y, "owners": records.owners, "clients": settings.clients, "rng": draw}
+    try:
+        return cast(list[np.ndarray], call(settings.partition, "partition", **given))
+    except ConfigError:
+        raise
+    except ValueError as error:
+        raise ConfigError(str(error)) from None
+
+
+def _holders(settings: Settings, parts: list[np.ndarray], records: int) -> Holders:
+    """Who holds what was dealt. Refuses parts that are none, and a partition that does not do what it declares."""
+    name = settings.partition["name"]
+    if len(parts) != settings.clients:
+        raise ConfigError(f"partition={name}: expected {settings.clients} clients (clients=), it dealt records to {len(parts)}")
+    try:
+        holders = Holders.of(parts, records)
+    except ValueError as error:
+        raise ConfigError(f"partition={name}: {error}") from None
+    if holders.most > 1 and settings.overlapping is False:
+        raise ConfigError(
+            f"partition={name}: it declares that no record sits in two clients, and one sits in {holders.most}; "
+            "say deals: overlapping in its YAML file, or correct it"
+        )
+    return holders

@@ -1,0 +1,87 @@
+"""The round player of one seed: algorithm, doors and optimiser, as the settings say."""
+
+from __future__ import annotations
+
+import torch
+
+from dpfl_bench.assembly.algorithm import build_algorithm
+from dpfl_bench.assembly.data import Data
+from dpfl_bench.budget.budget import BITS_SENSITIVITY, Budget
+from dpfl_bench.checks.errors import ConfigError
+from dpfl_bench.config.call import call as call
+from dpfl_bench.config.settings import Settings
+from dpfl_bench.config.targets import uses_norms
+from dpfl_bench.experiment import engine
+from dpfl_bench.federation.cohort import Cohort
+from dpfl_bench.federation.doors import GradientDoor, Quantile, SendDoor
+from dpfl_bench.federation.local import Optimiser
+from dpfl_bench.machine import device
+from dpfl_bench.privacy import lattice
+from dpfl_bench.problems.problem import Problem
+
+
+def build_player(settings: Settings, budget: Budget, made: Problem, loaded: Data, seed: int) -> Cohort:
+    """The round player of one seed."""
+    privacy = settings.privacy
+    closed = settings.private or privacy.bound_without_noise
+    at_records = closed and privacy.unit == "record"
+    return Cohort(
+        algorithm=build_algorithm(settings),
+        problem=made,
+        federation=loaded.federation,
+        optimiser=_optimiser(settings),
+        door=build_door(settings, budget, seed) if closed and not at_records else _open_door(settings, seed),
+        chunk=engine.chunk(settings, made, loaded.federation),
+        seed=seed,
+        clip=privacy.clip if isinstance(privacy.clip, float) else 0.0,
+        records=GradientDoor(privacy.fixed_clip, budget.noise_ratio, seed) if at_records else None,
+        average_last=settings.average_last,
+    )
+
+
+def _optimiser(settings: Settings) -> Optimiser:
+    decay = settings.lr_decay if settings.server_momentum_of == "direction" else 1.0
+    return Optimiser(settings.local_momentum, settings.weight_decay, settings.server_lr, settings.server_momentum, decay)
+
+
+def build_door(settings: Settings, budget: Budget, seed: int) -> SendDoor:
+    """Client level."""
+    privacy, companions = settings.privacy, {c.name: c for c in budget.companions}
+    quantile = None
+    if privacy.quantile is not None:
+        noise = companions["bits"].noise_multiplier(budget.noise_multiplier) if settings.private else 0.0
+        quantile = Quantile(privacy.quantile, privacy.quantile_lr, noise * BITS_SENSITIVITY[privacy.neighbours])
+    norms = None
+    if uses_norms(settings.algo):
+        norms = companions["norms"].noise_multiplier(budget.noise_multiplier) if "norms" in companions else 0.0
+    return SendDoor(
+        bound=privacy.bound,
+        trust=privacy.trust,
+        noise=budget.noise_ratio,
+        memory=privacy.remembered,
+        seed=seed,
+        median=privacy.clip == "median",
+        quantile=quantile,
+        privunit=budget.privunit,
+        norms=norms,
+        discrete=settings.private and privacy.noise == "discrete",
+    )
+
+
+def check_grid(settings: Settings, budget: Budget) -> None:
+    """Refuse privacy.noise=discrete where sums of whole multiples of its grid's spacing would not be exact."""
+    if not settings.private or settings.privacy.noise != "discrete":
+        return
+    clients = settings.clients if settings.sampling == "poisson" else settings.sampled_clients
+    share = clients**-0.5 if settings.privacy.trust == "secagg" else 1.0
+    if device.wide(device.choose(settings.device)) != torch.float64:
+        raise ConfigError(f"privacy.noise=discrete: device={settings.device} has no float64, in which its sums are exact; use device=cpu")
+    for noise in (budget.noise_ratio * share, *(c.noise_multiplier(budget.noise_multiplier) for c in budget.companions)):
+        if not lattice.sums_exactly(clients, noise):
+            raise ConfigError(
+                f"privacy.noise=discrete: noise of {noise:.3g} C is too small for {clients} updates to be added up exactly; use gaussian"
+            )
+
+
+def _open_door(settings: Settings, seed: int) -> SendDoor:
+    return SendDoor(None, settings.privacy.trust, 0.0, "own_message", seed, norms=0.0 if uses_norms(settings.algo) else None)
