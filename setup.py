@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-from setuptools import setup
+from setuptools import find_packages, setup
 from setuptools.command.build_py import build_py
 from setuptools.command.sdist import sdist
 
@@ -53,4 +53,11 @@ class Sdist(sdist):
         write(Path(base_dir) / FILE)
 
 
-setup(cmdclass={"build_py": BuildPy, "sdist": Sdist})
+def configs() -> list[str]:
+    """conf/ and every folder in it, as packages: the wheel has them as dpfl_bench.conf."""
+    folders = [HERE / "conf", *(path for path in sorted((HERE / "conf").rglob("*")) if any(path.glob("*.yaml")))]
+    return [".".join(("dpfl_bench", *folder.relative_to(HERE).parts)) for folder in folders]
+
+
+packages = [*find_packages(include=["dpfl_bench", "dpfl_bench.*"]), *configs()]
+setup(packages=packages, cmdclass={"build_py": BuildPy, "sdist": Sdist})

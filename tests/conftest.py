@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from forks import Forks, forks
+from helpers.forks import Forks, forks
 
 from dpfl_bench import conf
 from dpfl_bench.assembly.algorithm import build_algorithm

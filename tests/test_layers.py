@@ -12,9 +12,24 @@ import dpfl_bench
 
 ROOT = Path(dpfl_bench.__file__).parent
 # CONTRIBUTING.md draws this: a file imports from its own package and from packages to its left
-LAYERS = (
-    "rng checks machine algorithms problems data privacy federation config assembly budget results experiment sweep commands cli"
-).split()
+LAYERS = [
+    "rng",
+    "checks",
+    "machine",
+    "algorithms",
+    "problems",
+    "data",
+    "privacy",
+    "federation",
+    "config",
+    "assembly",
+    "budget",
+    "results",
+    "experiment",
+    "sweep",
+    "commands",
+    "cli",
+]
 HEAVY = {
     "torch",
     "torchvision",

@@ -35,6 +35,7 @@ POOLED = Range(lambda v: v >= 1, "at least 1 (null: as large as the maps are)")
 NORM = Range(lambda v: v in ("none", "group", "batch"), "one of none, group, batch")
 ACTIVATION = Range(lambda v: v in ("relu", "tanh", "tempered"), "one of relu, tanh, tempered")
 
+
 def check(path: str, value: Any, allowed: Range) -> None:
     """Raise ConfigError for a value out of its range; null has none."""
     if value is not None and not allowed.holds(value):

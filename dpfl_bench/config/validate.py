@@ -11,13 +11,12 @@ from dataclasses import fields, replace
 from functools import cache
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-from dpfl_bench.checks.ranges import check as check_range
 from dpfl_bench.checks.errors import ConfigError
-from dpfl_bench.config import fits, refusals
-from dpfl_bench.config.ranges import SETTINGS
+from dpfl_bench.checks.ranges import check as check_range
+from dpfl_bench.config import fits, refusals, trackers
 from dpfl_bench.config.compose import GROUPS, Composed
+from dpfl_bench.config.ranges import SETTINGS
 from dpfl_bench.config.settings import Settings, equal_share
-from dpfl_bench.config import trackers
 
 # what a user's own file has to choose from, too
 CHOICES: dict[str, Any] = {"dataset.standardise": Literal["public", "data", "none"], "dataset.vocabulary_from": Literal["public", "data"]}

@@ -12,14 +12,12 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Protocol
 
 import yaml
 from tqdm import tqdm
 
-from dpfl_bench.checks.errors import ConfigError
 from dpfl_bench.results.folder import RunFolder
 
 Row = dict[str, float]  # without the empty cells

@@ -1,0 +1,135 @@
+"""What the door tells FedEXP's step: unbiased where the paper's formula is, noised as accounted for, biased where that is asked for."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from conftest import settings_of
+from helpers.command import QUICK, call, metrics, read
+
+from dpfl_bench.algorithms.base import Sent
+from dpfl_bench.algorithms.fedavg import FedAvg
+from dpfl_bench.algorithms.fedexp import FedEXP
+from dpfl_bench.budget.budget import Budget, drawn_schedules
+from dpfl_bench.experiment.player import build_door
+from dpfl_bench.federation.doors import Passage, SendDoor
+from dpfl_bench.federation.schedule import Round
+from dpfl_bench.privacy.ledger import Ledger
+
+CLIENTS, DIMENSION, CLIP = 40, 30, 0.5
+UPDATES = torch.from_numpy(np.random.default_rng(0).normal(size=(CLIENTS, DIMENSION))) * 0.06
+TRUE = (UPDATES * (CLIP / UPDATES.norm(dim=1, keepdim=True)).clamp(max=1)).square().sum().item() / CLIENTS
+ROUNDS = 400
+
+
+def door_of(*overrides: str) -> tuple[SendDoor, Budget]:
+    noise = () if "privacy.mechanism=privunit" in overrides else ("privacy.calibration=fixed", "privacy.noise_multiplier=0.8")
+    settings = settings_of("algo=dp_fedexp", f"clients={CLIENTS}", f"privacy.clip={CLIP}", "rounds=1", "local_steps=1", *noise, *overrides)
+    budget = Budget.of(settings, drawn_schedules(settings))
+    return build_door(settings, budget, 0), budget
+
+
+def estimates(door: SendDoor, updates: torch.Tensor = UPDATES) -> tuple[np.ndarray, np.ndarray]:
+    """(private estimates, naive ones) of the mean squared norm, over many rounds."""
+    found = []
+    for k in range(ROUNDS):
+        everyone = np.arange(len(updates))
+        passage = Passage(door, Round(k, 1, 1.0, 1.0, everyone, len(updates)), CLIP, torch.zeros(DIMENSION, dtype=torch.float64))
+        passage.send(updates, everyone)
+        sent = passage.sent(Ledger(CLIENTS))
+        found.append((sent.mean_square_norm.item(), sent.naive_square_norm.item()))
+    private, naive = np.array(found).T
+    return private, naive
+
+
+def errors_off(values: np.ndarray, mean: float) -> float:
+    return abs(values.mean() - mean) / (values.std(ddof=1) / math.sqrt(len(values)))
+
+
+def test_local_gaussian_is_debiased_by_d_sigma_squared() -> None:
+    door, _ = door_of("privacy=local")
+    private, naive = estimates(door)
+    bias = DIMENSION * (0.8 * 2 * CLIP) ** 2
+    assert errors_off(private, TRUE) < 5
+    assert errors_off(naive, TRUE + bias) < 5
+    assert errors_off(naive, TRUE) > 50  # what eq. (3) would take
+    assert errors_off(private, TRUE + 0.1 * bias) > 5  # the control: 10 % of the correction
+
+
+@pytest.mark.parametrize("trust", ["central", "secagg"])
+@pytest.mark.parametrize("norm_noise", [None, 3.0])
+def test_without_single_messages_the_sum_has_the_noise_that_is_accounted_for(trust: str, norm_noise: float | None) -> None:
+    rule = () if norm_noise is None else (f"privacy.norm_noise={norm_noise}",)
+    door, budget = door_of(f"privacy={trust}", *rule)
+    private, naive = estimates(door)
+    (companion,) = budget.companions
+    accounted = companion.noise_multiplier(0.8)
+    assert accounted == pytest.approx(4 * DIMENSION / CLIENTS * 0.8**2 if norm_noise is None else 3 * 0.8)
+    sigma = 0.8 * 2 * CLIP / math.sqrt(CLIENTS)  # of one client's share, as `fedexp` counts
+    expected = DIMENSION * sigma**2 / CLIENTS if norm_noise is None else 3 * 0.8 * CLIP**2 / CLIENTS
+    assert expected == pytest.approx(accounted * CLIP**2 / CLIENTS)  # sensitivity C^2 of the sum
+    assert errors_off(private, TRUE) < 5
+    assert abs(private.std(ddof=1) / expected - 1) < 5 / math.sqrt(2 * ROUNDS)
+    assert abs(private.std(ddof=1) / (1.3 * expected) - 1) > 5 / math.sqrt(2 * ROUNDS)
+    assert (naive == 0).all()  # nobody sees single messages
+
+
+def test_privunit_never_overestimates_on_average() -> None:
+    door, _ = door_of("privacy=local", "privacy.mechanism=privunit", "privacy.calibration=fixed", "privacy.eps0=3", "privacy.eps1=4",
+                      "privacy.eps2=3", "dataset.shape=[30]")  # fmt: skip
+    private, naive = estimates(door)
+    assert private.mean() < TRUE + 5 * private.std(ddof=1) / math.sqrt(ROUNDS)
+    assert private.mean() > TRUE - 0.2 * CLIP**2  # and not by much: the bound on the variance is nearly tight
+    assert naive.mean() > 5 * TRUE
+
+
+def test_the_step_is_at_least_one_and_defined_without_updates() -> None:
+    def step(square: float, mean: torch.Tensor, naive: bool = False) -> float:
+        sent = Sent(mean, mean[None], torch.tensor(square), torch.tensor(7.0))
+        return FedEXP(FedAvg(), naive).step(sent).item()
+
+    ones = torch.ones(4)
+    assert step(8.0, ones) == 2.0
+    assert step(-8.0, ones) == 1.0
+    assert step(1.0, torch.zeros(4)) == step(0.0, torch.zeros(4)) == step(-1.0, torch.zeros(4)) == 1.0
+    assert step(8.0, ones, naive=True) == 1.75
+
+
+def test_orthogonal_updates_take_a_step_of_their_number() -> None:
+    """Without privacy eq. (2) is M for orthogonal updates of one length."""
+    door = SendDoor(None, "secagg", 0.0, "own_message", 0, norms=0.0)
+    everyone = np.arange(5)
+    passage = Passage(door, Round(0, 1, 1.0, 1.0, everyone, 5), 0.0, torch.zeros(5))
+    passage.send(0.3 * torch.eye(5), everyone)
+    assert FedEXP(FedAvg(), naive=False).step(passage.sent(Ledger(5))).item() == pytest.approx(5.0)
+
+
+def test_the_ledger_holds_the_sums_and_privacy_json_tells_them() -> None:
+    folder = call("run", "algo=dp_fedexp", "eps=4", "rounds=3", "local_steps=2", *QUICK).folder
+    told = read(folder, "privacy.json")
+    kinds = {release["kind"]: release for release in told["releases"]}
+    assert set(kinds) == {"update", "sum of squared norms"}
+    assert kinds["sum of squared norms"]["rounds"] == 3
+    assert 0.99 * 4 < told["eps"] <= 4
+    # both releases together cost what the closed form says; the updates alone would have cost less
+    z, norms = kinds["update"]["noise_multiplier"], kinds["sum of squared norms"]["noise_multiplier"]
+    from dpfl_bench.privacy.accounting import eps_of_gaussian
+
+    assert told["eps"] == pytest.approx(eps_of_gaussian(math.sqrt(3 * (z**-2 + norms**-2)), 1e-5), rel=1e-9)
+    steps = metrics(folder)["server_step"].dropna()
+    assert (steps >= 1).all()
+    assert steps.nunique() > 1
+
+
+def test_the_output_is_the_average_of_the_last_iterates() -> None:
+    shared = ("algo=dp_fedexp", "privacy=local", "rounds=6", "local_steps=2", "eval_every=1", *QUICK)
+    last, mean = call("run", *shared).folder, call("run", *shared, "average_last=2").folder
+    models = [torch.load(folder / "checkpoint" / "final.pt", weights_only=True)[0] for folder in (last, mean)]
+    assert not torch.equal(*models)
+    one, two = metrics(last), metrics(mean)
+    assert one.loc[0, "train_loss"] == two.loc[0, "train_loss"]  # x_0 alone
+    assert one["server_step"].equals(two["server_step"])  # the run itself is the same
+    assert (one["train_loss"] != two["train_loss"]).sum() == 6

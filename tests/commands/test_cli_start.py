@@ -1,0 +1,51 @@
+"""What starting up costs: help, list, --cfg job and plan load no torch, and help answers in under half a second."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+
+import pytest
+from helpers.command import BINARY
+
+HEAVY = {"torch", "torchvision", "pandas", "matplotlib", "sklearn", "dp_accounting", "scipy", "hydra", "omegaconf", "numpy"}
+# what each may load; dp_accounting brings scipy
+MAY = {
+    "--help": set(),
+    "version": set(),
+    "run --help": set(),
+    "list": set(),
+    "list --json": set(),
+    "run -m --dry-run eps=1,2 hydra/launcher=joblib": {"hydra", "omegaconf"},
+    "run --cfg job algo=dp_fedavg eps=3": {"hydra", "omegaconf"},
+    "plan eps=1": {"hydra", "omegaconf", "numpy", "dp_accounting", "scipy"},
+    "plan --json algo=dp_fedavg privacy=central sampled_clients=9": {"hydra", "omegaconf", "numpy", "dp_accounting", "scipy"},
+}
+
+
+def loaded_by(code: str) -> set[str]:
+    """The top-level packages in sys.modules after `code`."""
+    script = f"import sys\ntry:\n {code}\nexcept SystemExit as stop:\n assert not stop.code\nsys.stderr.write(' '.join(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120, check=True)
+    return {name.partition(".")[0] for name in done.stderr.split()}
+
+
+@pytest.mark.parametrize("arguments", MAY)
+def test_nothing_heavy_is_loaded(arguments: str) -> None:
+    loaded = loaded_by(f"from dpfl_bench.cli import main; main({arguments.split()!r})")
+    assert loaded & HEAVY <= MAY[arguments]
+    assert "dpfl_bench" in loaded
+
+
+def test_the_check_sees_torch() -> None:
+    assert "torch" in loaded_by("import dpfl_bench.experiment.run")
+
+
+def test_help_takes_less_than_half_a_second() -> None:
+    def once() -> float:
+        start = time.perf_counter()
+        subprocess.run([BINARY, "--help"], check=True, capture_output=True)
+        return time.perf_counter() - start
+
+    assert min(once() for _ in range(3)) < 0.5

@@ -1,0 +1,148 @@
+"""Killed at any moment and started again, a run ends with the very numbers of an uninterrupted one."""
+
+from __future__ import annotations
+
+import random
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from conftest import settings_of
+from helpers.command import read
+from helpers.forks import Forks, rows_of
+from helpers.processes import until
+
+from dpfl_bench.config.settings import Settings
+from dpfl_bench.experiment import run, train
+from dpfl_bench.machine.signals import Interrupted
+
+KILLS = 20
+LONG = ("total_steps=1600", "local_steps=2", "eval_every=50", "checkpoint_every=37", "repeats=2", "plot=false", "device=cpu")
+CASES = {
+    "dp_scaffnew": ("algo=dp_scaffnew",),  # every client's memory crosses rounds
+    "dp_normfedavg": ("algo=dp_normfedavg", "server_momentum=.5"),  # the server's velocity does
+    # two vectors of the server's, C, the iterates that are averaged, the ledger of further sums
+    "dp_fedexp_scaffold": ("algo=dp_fedexp_scaffold", "privacy.quantile=.5", "average_last=3", "eps=1000", "lr=.1"),
+    "dp_scaffold": ("algo=dp_scaffold", "privacy=record", "batch_size=2"),  # the ledger of gradients
+}
+
+
+def same_numbers(one: Path, other: Path) -> None:
+    assert (one / "metrics.csv").read_bytes() == (other / "metrics.csv").read_bytes()
+    finals = [torch.load(folder / "checkpoint" / "final.pt", weights_only=True) for folder in (one, other)]
+    assert list(finals[0]) == list(finals[1])
+    assert all(torch.equal(finals[0][seed], finals[1][seed]) for seed in finals[0])
+    results = [read(folder, "result.json") for folder in (one, other)]
+    assert {**results[0], "seconds": 0} == {**results[1], "seconds": 0}
+    assert read(one, "privacy.json") == read(other, "privacy.json")
+    lines = [(folder / name).read_text().count("\n") for folder in (one, other) for name in ("metrics.csv", "timing.csv")]
+    assert len(set(lines)) == 1
+
+
+def kill_often(server: Forks, arguments: list[str], folder: Path, row: float, dice: random.Random) -> int:
+    """Start and kill the command KILLS times, four in five once it trains, the rest while it starts: how many hit the training.
+
+    A row of metrics.csv takes about `row` seconds. The moments are counted in rows, and a fraction of one, so that a machine that is
+    slow now and fast then does not end the training before the last kill.
+    """
+    hits = 0
+    for _ in range(KILLS):
+        child = server.start(*arguments)
+        at_start = dice.random() < 0.2
+        training = False if at_start else child.trains_in(folder, rows_of(folder) + dice.choice((-1, -1, 0, 1)))
+        time.sleep(dice.uniform(0, 0.4 if at_start else row))
+        child.kill()
+        hits += child.end() == -signal.SIGKILL and training
+        if (folder / "result.json").exists():
+            break
+    return hits
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CASES)
+def test_twenty_kills_change_no_bit(server: Forks, name: str, tmp_path: Path) -> None:
+    given = ["run", *CASES[name], *LONG]
+    run_id = settings_of(*given[1:]).run_id
+    whole, cut = (tmp_path / way / "runs" / run_id for way in ("whole", "cut"))
+    assert server.run(*given, f"outputs={tmp_path / 'whole'}") == 0
+    row = read(whole, "result.json")["seconds"] / rows_of(whole)
+    cut_command = [*given, f"outputs={tmp_path / 'cut'}"]
+    hits = kill_often(server, cut_command, cut, row, random.Random(name))
+    assert hits >= 10, f"only {hits} of {KILLS} kills hit the training"
+    assert server.run(*cut_command) == 0
+    same_numbers(whole, cut)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_saves_and_exits_with_its_code(server: Forks, number: signal.Signals, code: int, tmp_path: Path) -> None:
+    given = ["run", "algo=dp_scaffnew", *LONG, "repeats=1", "checkpoint_every=100000"]
+    run_id = settings_of(*given[1:]).run_id
+    whole, cut = (tmp_path / way / "runs" / run_id for way in ("whole", "cut"))
+    assert server.run(*given, f"outputs={tmp_path / 'whole'}") == 0
+    child = server.start(*given, f"outputs={tmp_path / 'cut'}")
+    assert child.trains_in(cut, rows=5)
+    child.kill(number)
+    assert child.end() == code
+    status = read(cut, "status.json")
+    assert (status["status"], status["error"]) == ("interrupted", f"stopped by {number.name}")
+    kept = torch.load(cut / "checkpoint" / "latest.pt", weights_only=True)
+    assert kept["done"] >= 200, "it goes on where it was"
+    assert not (cut / "result.json").exists()
+    assert server.run(*given, f"outputs={tmp_path / 'cut'}") == 0
+    assert read(cut, "status.json")["status"] == "done"
+    same_numbers(whole, cut)
+
+
+def test_a_signal_saves_the_round_at_hand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = settings_of("total_steps=40", "local_steps=2", "eval_every=5", "plot=false", "device=cpu", f"outputs={tmp_path}")
+    rounds = train.rounds
+
+    def signalled(*arguments: Any) -> Iterator[Any]:
+        for done, state, diagnostics in rounds(*arguments):
+            if done == 7:
+                signal.raise_signal(signal.SIGTERM)
+            yield done, state, diagnostics
+
+    monkeypatch.setattr(train, "rounds", signalled)
+    with pytest.raises(Interrupted):
+        run.run(settings, (), "")
+    kept = torch.load(tmp_path / "runs" / settings.run_id / "checkpoint" / "latest.pt", weights_only=True)
+    assert kept["done"] == 7, "not the last one evaluated"
+
+
+def test_what_another_process_finished_meanwhile_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It had the folder while this one prepared."""
+    settings = settings_of("total_steps=10", "plot=false", "device=cpu", f"outputs={tmp_path}")
+    prepare, others = run.prepare, []
+
+    def prepared(asked: Settings) -> run.Job:
+        job = prepare(asked)
+        if not others:
+            others.append(None)
+            others.append(run.run(asked, (), "").path / "env.json")
+            others.append(others[1].stat().st_mtime_ns)
+        return job
+
+    monkeypatch.setattr(run, "prepare", prepared)
+    folder = run.run(settings, (), "")
+    assert folder.finished
+    assert others[1:] == [folder.path / "env.json", (folder.path / "env.json").stat().st_mtime_ns]
+
+
+@pytest.mark.slow
+def test_a_signal_ends_a_sweep(server: Forks, tmp_path: Path) -> None:
+    given = (*LONG, "repeats=1")
+    sweep = ["run", "-m", "seed=0,5", *given, f"outputs={tmp_path}"]
+    ids = [settings_of(f"seed={seed}", *given).run_id for seed in (0, 5)]
+    child = server.start(*sweep)
+    assert until(lambda: rows_of(tmp_path / "runs" / ids[0]) > 5, 60)
+    child.kill(signal.SIGINT)
+    assert child.end() == 130
+    assert not (tmp_path / "runs" / ids[1]).exists()
+    assert server.run(*sweep) == 0
+    assert [read(tmp_path / "runs" / run_id, "status.json")["status"] for run_id in ids] == ["done", "done"]

@@ -1,0 +1,298 @@
+"""Who works on a round changes no bit of it: one process alone, or a crew of one, two or three."""
+
+from __future__ import annotations
+
+import dataclasses
+import struct
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from conftest import TINY, Algo, Played, cohort_of, cohort_on, settings_of
+from helpers.processes import cpu_seconds
+
+from dpfl_bench.config.settings import Settings
+from dpfl_bench.data.records import Records
+from dpfl_bench.experiment import train
+from dpfl_bench.federation import cohort as cohort_file
+from dpfl_bench.federation import crew as crew_file
+from dpfl_bench.federation import evaluation
+from dpfl_bench.federation.cohort import Alone, State, Worked, most_groups
+from dpfl_bench.federation.crew import Workers
+from dpfl_bench.federation.schedule import Round
+
+COUNTS = (1, 2, 3)
+LOTS = {"batch_size": 4, "sampled_clients": 9}
+CHUNK = 2  # of 9 clients: five groups, the last of which has one
+ROUNDING = {"float32": 1e-5, "float64": 1e-13}
+LONGER = (*(o for o in TINY if not o.startswith("rounds")), "rounds=30")
+SHORTER = (*(o for o in TINY if not o.startswith("rounds")), "rounds=2")
+Told = dict[str, list[bytes]]  # what is compared -> its bytes after each round
+Build = Callable[[Settings], Played]
+
+
+def in_chunks(settings: Settings, chunk: int = CHUNK) -> Settings:
+    return dataclasses.replace(settings, engine=dataclasses.replace(settings.engine, chunk=chunk))
+
+
+def bits(tensor: torch.Tensor | None) -> bytes:
+    return b"" if tensor is None else tensor.contiguous().numpy().tobytes()
+
+
+def all_of(state: State, diagnostics: Any, crew: Any) -> dict[str, bytes]:
+    """Everything that a round leaves behind, to the bit (a NaN is a NaN)."""
+    ledger = state.ledger
+    found = {f"server.{name}": bits(t) for name, t in zip(state.server._fields, state.server, strict=True)}
+    found |= {"velocity": bits(state.velocity), "memory": bits(state.memory), "earlier": bits(state.earlier)}
+    found |= {"taken": ledger.taken.tobytes(), "releases": repr((ledger.rounds, sorted(ledger.sums.items()))).encode()}
+    numbers = [state.clip, *dataclasses.astuple(diagnostics)]
+    found["numbers"] = struct.pack(f"{len(numbers)}d", *(float("nan") if number is None else number for number in numbers))
+    for test in (False, True):
+        found |= {f"{name} {test}": bits(t) for name, t in crew.losses(state.output, test)._asdict().items()}
+    return found
+
+
+def alone(played: Played) -> Alone:
+    return Alone(played.cohort)
+
+
+def of(count: int) -> Callable[[Played], Workers]:
+    return lambda played: Workers(played.cohort, played.start, count)
+
+
+def told(played: Played, made: Callable[[Played], Any]) -> Told:
+    """All rounds, played by the crew that is made for it."""
+    found: Told = {}
+    with made(played) as crew:
+        for _, state, diagnostics in train.rounds(played.cohort, played.schedule, played.start, 0, crew):
+            for name, value in all_of(state, diagnostics, crew).items():
+                found.setdefault(name, []).append(value)
+    return found
+
+
+def differing(one: Told, other: Told) -> list[str]:
+    assert list(one) == list(other)
+    return [f"{name} after round {k + 1}" for name in one for k, (a, b) in enumerate(zip(one[name], other[name], strict=True)) if a != b]
+
+
+def same_with_every_crew(settings: Settings, build: Build = cohort_of, groups: int = 6) -> Told:
+    """What one process finds; asserts that it worked in so many groups, that every crew agrees, and that something happened."""
+    first = build(settings)
+    assert len(first.cohort.groups(first.schedule.round(0).cohort)) == groups
+    expected = told(first, alone)
+    assert len(set(expected["server.x"])) > 1
+    for count in COUNTS:
+        assert differing(told(build(settings), of(count)), expected) == [], f"{count} workers"
+    return expected
+
+
+@pytest.fixture(autouse=True)
+def _in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Records are evaluated a few at a time, so that there is something to share out."""
+    monkeypatch.setattr(evaluation, "BATCH_NUMBERS", 100)
+
+
+# algorithms
+
+
+def test_every_algorithm(algo: Algo) -> None:
+    expected = same_with_every_crew(in_chunks(algo.settings(**LOTS)))
+    assert bool(expected["memory"][0]) == cohort_of(algo.settings()).cohort.algorithm.remembers
+
+
+VARIANTS = {
+    "quantile": ("algo=dp_fedavg", "privacy.quantile=0.5"),
+    "quantile, local": ("algo=dp_scaffold", "privacy=local", "privacy.quantile=0.5"),
+    "central": ("algo=dp_fedexp_scaffold", "privacy=central", "privacy.memory=own_update"),
+    "local": ("algo=dp_fedexp", "privacy=local", "algo.naive=true"),
+    "normalise": ("algo=dp_fedavg", "privacy.bound=normalise"),
+    "average, momentum": ("algo=dp_scaffnew", "average_last=3", "server_momentum=0.5", "local_momentum=0.3", "lr_decay=0.9"),
+    "full lots": ("algo=dp_scaffold", "privacy=record"),
+    "record median": ("algo=dp_fedavg", "privacy=record", "privacy.clip=median", "batch_size=4", "privacy.neighbours=replace_one"),
+    "float64": ("algo=dp_scaffold", "dtype=float64", "batch_size=4"),
+    "uneven": ("algo=dp_scaffnew", "partition=dirichlet", "dataset.classes=2", "model.bias=true"),
+}
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_every_way_through_the_doors(variant: str) -> None:
+    same_with_every_crew(in_chunks(settings_of(*TINY, *VARIANTS[variant], "sampled_clients=9")))
+
+
+def test_privunit() -> None:
+    eps = [f"privacy.eps{k}=3" for k in range(3)]
+    overrides = [o for o in TINY if "noise_multiplier" not in o]
+    same_with_every_crew(in_chunks(settings_of(*overrides, "algo=dp_fedexp", "privacy=local", "privacy.mechanism=privunit", *eps)))
+
+
+def test_the_median_is_of_the_whole_cohort() -> None:
+    """One group, whatever the chunk: only evaluation is shared out."""
+    same_with_every_crew(in_chunks(settings_of(*TINY, "algo=dp_fedavg", "privacy.clip=median", "sampled_clients=9")), groups=1)
+
+
+@pytest.mark.parametrize("name", ["dp_fedavg", "dp_fedexp", "fedavg"])
+def test_poisson_cohorts(name: str) -> None:
+    """Empty ones, and one more than twice as large as expected."""
+    settings = in_chunks(settings_of(*LONGER, f"algo={name}", "client_sampling=poisson", "sampled_clients=2"), 1)
+    first = cohort_of(settings)
+    sizes = [len(first.schedule.cohort(index)) for index in range(first.schedule.rounds)]
+    assert min(sizes) == 0
+    assert max(sizes) >= 5
+    same_with_every_crew(settings, groups=sizes[0])
+
+
+def test_poisson_lots_that_are_empty() -> None:
+    neighbours = ("privacy.neighbours=add_remove_one", "sampled_clients=9")
+    same_with_every_crew(in_chunks(settings_of(*TINY, "algo=dp_scaffold", "privacy=record", "sample_rate=0.04", *neighbours)))
+
+
+@pytest.mark.parametrize("limit", [1, 3])
+def test_groups_that_are_larger_than_a_chunk(limit: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As many sums as fit are kept apart; there may be fewer than workers."""
+    for where in (cohort_file, crew_file):
+        monkeypatch.setattr(where, "most_groups", lambda dimension: limit)
+    for name in ("dp_scaffold", "dp_fedexp"):
+        same_with_every_crew(in_chunks(settings_of(*TINY, f"algo={name}", "sampled_clients=9")), groups=limit)
+
+
+def test_most_groups() -> None:
+    assert [most_groups(d) for d in (1, 51_300, 2**20, 2**20 + 1, 2**25, 2**26, 128_774_530)] == [64, 64, 64, 63, 2, 1, 1]
+    assert all(most_groups(d) * d * 4 <= 2**28 for d in (10_000, 10**6, 10**7, 2**26))
+
+
+def test_more_chunks_than_groups() -> None:
+    hundred = [o for o in TINY if "clients" not in o and "records" not in o]
+    settings = settings_of(*hundred, "algo=dp_scaffnew", "clients=100", "dataset.clients=100", "dataset.records_per_client=5")
+    same_with_every_crew(in_chunks(settings, 1), groups=64)
+
+
+# networks
+
+
+def images(settings: Settings) -> Played:
+    draw = np.random.default_rng(0)
+    x, y = draw.normal(size=(120, 1, 6, 6)).astype(np.float32), draw.integers(0, 3, 120)
+    return cohort_on(settings, Records(x[:80], y[:80], x[80:], y[80:], None, 3, "random", None), list(np.arange(80).reshape(10, 8)))
+
+
+def sentences(settings: Settings) -> Played:
+    tokens = np.random.default_rng(0).integers(0, 5, (120, 8))
+    x, y = tokens[:, :-1].astype(np.int16), tokens[:, 1:].astype(np.int16)
+    records = Records(x[:80], y[:80], x[80:], y[80:], None, 5, "random", None, task="next_token")
+    return cohort_on(settings, records, list(np.arange(80).reshape(10, 8)))
+
+
+CNN = {"_target_": "dpfl_bench.problems.models.cnn.cnn", "name": "cnn", "channels": [4, 8], "kernel": 3, "norm": "group"}
+LSTM = {"_target_": "dpfl_bench.problems.models.lstm.lstm", "name": "lstm", "embedding": 3, "hidden": 4, "layers": 2}
+LSTM |= {"every_position": None, "vocabulary": None}
+WORDS = {"task": "next_token", "unknown": 1}
+LEVELS = {
+    "plain": ("algo=scaffold", "local_momentum=0.5"),
+    "client": ("algo=dp_scaffnew", "batch_size=4"),
+    "record": ("algo=dp_scaffold", "privacy=record", "batch_size=4", "privacy.neighbours=replace_one"),
+    "poisson": ("algo=dp_fedavg", "privacy=record", "sample_rate=0.1", "privacy.neighbours=add_remove_one"),
+}
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("backend", ["flat", "loop", "vmap"])
+def test_convolutions(backend: str, level: str) -> None:
+    settings = settings_of(*SHORTER, *LEVELS[level], "sampled_clients=9", "lr=0.3")
+    engine = dataclasses.replace(settings.engine, backend=backend)  # type: ignore[arg-type]
+    same_with_every_crew(in_chunks(dataclasses.replace(settings, model=CNN, engine=engine)), images)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_sequences(level: str) -> None:
+    settings = settings_of(*SHORTER, *LEVELS[level], "sampled_clients=9", "lr=0.3")
+    dataset = {**settings.dataset, **WORDS}
+    same_with_every_crew(in_chunks(dataclasses.replace(settings, model=LSTM, dataset=dataset)), sentences)
+
+
+# what these tests would see
+
+
+class Backwards(Alone):
+    """Adds the groups' sums in another order."""
+
+    def work(self, state: State, round: Round) -> Iterator[Worked]:
+        yield from reversed(list(super().work(state, round)))
+
+
+class Stale(Workers):
+    """Takes the sums of the round before."""
+
+    def work(self, state: State, round: Round) -> Iterator[Worked]:
+        before = self._totals.clone()
+        for group, worked in enumerate(super().work(state, round)):
+            worked.sums.total = before[group]
+            yield worked
+
+
+class Forgetful(Workers):
+    def remember(self, *given: Any) -> None:
+        pass
+
+
+def test_another_order_of_the_sums_is_seen() -> None:
+    settings = in_chunks(settings_of(*TINY, "algo=dp_fedavg", "sampled_clients=9"))
+    expected, other = told(cohort_of(settings), alone), told(cohort_of(settings), lambda played: Backwards(played.cohort))
+    assert "server.x after round 1" in differing(other, expected)
+    assert not [name for name in differing(other, expected) if name.startswith(("taken", "releases"))]
+    x, y = (np.frombuffer(found["server.x"][-1], np.float32) for found in (expected, other))
+    np.testing.assert_allclose(x, y, rtol=1e-4, atol=1e-6)
+
+
+def test_stale_sums_are_seen() -> None:
+    settings = in_chunks(settings_of(*TINY, "algo=dp_fedavg", "sampled_clients=9"))
+    expected = told(cohort_of(settings), alone)
+    assert "server.x after round 1" in differing(told(cohort_of(settings), lambda p: Stale(p.cohort, p.start, 2)), expected)
+
+
+def test_what_was_not_remembered_is_seen() -> None:
+    settings = in_chunks(settings_of(*TINY, "algo=dp_scaffold", "sampled_clients=9"))
+    expected = told(cohort_of(settings), alone)
+    assert "memory after round 1" in differing(told(cohort_of(settings), lambda p: Forgetful(p.cohort, p.start, 2)), expected)
+
+
+# waiting
+
+
+def test_who_waits_sleeps() -> None:
+    """After a moment."""
+    played = cohort_of(in_chunks(settings_of(*TINY, "algo=dp_fedavg", "sampled_clients=9")))
+    with of(1)(played) as crew:
+        next(train.rounds(played.cohort, played.schedule, played.start, 0, crew))
+        (pid,) = [worker.pid for worker in crew._workers if worker.pid is not None]
+        before = cpu_seconds(pid)
+        time.sleep(0.5)
+        assert cpu_seconds(pid) - before < 0.1
+
+
+def test_who_looks_sees_the_next_question(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(crew_file, "SECONDS_TO_LOOK", 1.5)
+    played = cohort_of(settings_of(*TINY, "algo=dp_fedavg"))
+    with of(2)(played) as crew:
+        began = time.perf_counter()
+        for _ in range(3):
+            crew.losses(played.start.server.x, test=True)
+        assert time.perf_counter() - began < 1.5
+
+
+# chunks
+
+
+@pytest.mark.parametrize("dtype", ROUNDING)
+@pytest.mark.parametrize("name", ["dp_fedavg", "dp_scaffold", "dp_fedexp_scaffold"])
+def test_another_chunk_is_equal_up_to_rounding(name: str, dtype: str) -> None:
+    settings = settings_of(*TINY, f"algo={name}", "sampled_clients=9", f"dtype={dtype}")
+    ends = [told(cohort_of(in_chunks(settings, chunk)), of(2)) for chunk in (1, 2, 4, 9)]
+    for end in ends[1:]:
+        assert differing(end, ends[0])  # sums of other groups
+        for what in ("server.x", "memory"):
+            one, other = (np.frombuffer(found[what][-1], dtype) for found in (end, ends[0]))
+            assert np.linalg.norm(one - other) <= ROUNDING[dtype] * np.linalg.norm(other)
+        assert end["taken"] == ends[0]["taken"]

@@ -1,0 +1,468 @@
+"""A worker that dies or raises ends the round with a clear word, and leaves nothing behind."""
+
+from __future__ import annotations
+
+import dataclasses
+import gc
+import multiprocessing
+import os
+import pickle
+import signal
+import struct
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from conftest import TINY, Played, cohort_of, settings_of
+from helpers.processes import alive, all_gone, named_memory, open_files, pss, until
+from test_crew import alone, differing, in_chunks, of, told
+
+from dpfl_bench.experiment import engine, train
+from dpfl_bench.federation import crew as crew_file
+from dpfl_bench.federation.cohort import Alone
+from dpfl_bench.federation.crew import WorkerDied, Workers
+from dpfl_bench.privacy.ledger import OverspentError
+
+PATIENCE = 60  # seconds, after which a test that waits for ever fails
+GIVEN = (*TINY, "algo=dp_scaffold", "sampled_clients=9")
+
+
+@pytest.fixture(autouse=True)
+def _not_for_ever() -> Iterator[None]:
+    """A crew that waits for a dead worker would wait for ever."""
+
+    def ring(*_: object) -> None:
+        raise TimeoutError("nobody came")
+
+    before = signal.signal(signal.SIGALRM, ring)
+    signal.alarm(PATIENCE)
+    yield
+    signal.alarm(0)
+    signal.signal(signal.SIGALRM, before)
+
+
+@pytest.fixture
+def played() -> Played:
+    return cohort_of(in_chunks(settings_of(*GIVEN), 1))
+
+
+@pytest.fixture
+def clean(played: Played) -> Iterator[None]:
+    """Nothing is open afterwards that was not open before."""
+    with Workers(played.cohort, cohort_of(settings_of(*GIVEN)).start, 1):
+        pass  # the first crew of a process opens what multiprocessing keeps
+    files = open_files()
+    yield
+    assert open_files() == files
+
+
+class Acting:
+    """An algorithm that does something else first, in worker processes: act(round's index)."""
+
+    def __init__(self, inner: Any, act: Callable[[int], object], where: str):
+        self.inner, self.act, self.where, self.first = inner, act, where, os.getpid()
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self.inner, name)
+        if name != self.where or os.getpid() == self.first:
+            return found
+
+        def acting(*given: Any) -> Any:
+            self.act(given[-1].index if name == "remember" else given[-1].round.index)
+            return found(*given)
+
+        return acting
+
+
+def acting(played: Played, act: Callable[[int], object], where: str = "client") -> Played:
+    return dataclasses.replace(played, cohort=dataclasses.replace(played.cohort, algorithm=Acting(played.cohort.algorithm, act, where)))
+
+
+@contextmanager
+def crew_of(played: Played, count: int = 3) -> Iterator[Workers]:
+    """A crew of whose processes none is left at the end, nor a second later."""
+    crew = Workers(played.cohort, played.start, count)
+    pids = [worker.pid for worker in crew._workers if worker.pid is not None]
+    assert len(pids) == count
+    try:
+        with crew:
+            yield crew
+    finally:
+        assert not [pid for pid in pids if os.path.exists(f"/proc/{pid}")]
+
+
+def play(played: Played, crew: Workers) -> Iterator[int]:
+    """The rounds that are done."""
+    for done, _, _ in train.rounds(played.cohort, played.schedule, played.start, 0, crew):
+        yield done
+
+
+def die(*_: object) -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def pid_of(crew: Workers, number: int = 0) -> int:
+    pid = crew._workers[number].pid
+    assert pid is not None
+    return pid
+
+
+def naming(victim: Any, crew: Workers) -> Workers:
+    victim.value = pid_of(crew, 2)
+    return crew
+
+
+def kill(crew: Workers, number: int = 0) -> None:
+    os.kill(pid_of(crew, number), signal.SIGKILL)
+    assert until(lambda: not alive(pid_of(crew, number)))
+
+
+KILLED = r"^worker process \d+ ended by SIGKILL .*engine\.workers.*engine\.memory.*goes on from the checkpoint$"
+
+# deaths
+
+
+@pytest.mark.parametrize("where", ["client", "remember"])
+@pytest.mark.parametrize("count", [1, 3])
+def test_in_the_middle_of_a_round(played: Played, clean: None, count: int, where: str) -> None:
+    fatal, done = acting(played, lambda index: die() if index == 2 else None, where), list[int]()
+    with crew_of(fatal, count) as crew, pytest.raises(WorkerDied, match=KILLED):
+        done.extend(play(fatal, crew))
+    assert done == [1, 2]
+
+
+def test_a_worker_that_leaves(played: Played, clean: None) -> None:
+    leaving = acting(played, lambda _: os._exit(7))
+    with pytest.raises(WorkerDied, match=r"^worker process \d+ ended by exit code 7 .*checkpoint$"), crew_of(leaving) as crew:
+        list(play(leaving, crew))
+
+
+@pytest.mark.parametrize("number", [0, 2])
+def test_between_two_rounds(played: Played, clean: None, number: int) -> None:
+    with crew_of(played) as crew:
+        going = play(played, crew)
+        assert next(going) == 1
+        kill(crew, number)
+        with pytest.raises(WorkerDied, match=KILLED):
+            next(going)
+
+
+def test_between_a_round_and_its_evaluation(played: Played, clean: None) -> None:
+    with crew_of(played) as crew:
+        next(play(played, crew))
+        kill(crew, 1)
+        with pytest.raises(WorkerDied, match=KILLED):
+            crew.losses(played.start.server.x, True)
+
+
+def test_all_at_once(played: Played, clean: None) -> None:
+    fatal = acting(played, die)
+    with pytest.raises(WorkerDied, match=KILLED), crew_of(fatal) as crew:
+        list(play(fatal, crew))
+
+
+def test_while_the_others_wait_for_the_counter(played: Played, clean: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    def numbers(crew: Workers, count: int) -> Iterator[int]:
+        with crew._next.get_lock():
+            time.sleep(0.3)  # the others are here too
+            die()
+        yield 0
+
+    monkeypatch.setattr(Workers, "_numbers", numbers)
+    with pytest.raises(WorkerDied, match=KILLED), crew_of(played) as crew:
+        list(play(played, crew))
+
+
+def test_in_the_middle_of_its_answer(played: Played, clean: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    first, send = os.getpid(), crew_file._send
+
+    def half(pipe: Any, what: object) -> None:
+        if os.getpid() != first:
+            os.write(pipe.fileno(), struct.pack("!i", 10_000) + b"half")
+            die()
+        send(pipe, what)
+
+    monkeypatch.setattr(crew_file, "_send", half)
+    with pytest.raises(WorkerDied, match=KILLED), crew_of(played) as crew:
+        list(play(played, crew))
+
+
+def test_in_the_middle_of_a_long_question(played: Played, clean: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cohort of a million does not fit into a pipe: the first process is still writing."""
+    first, received = os.getpid(), crew_file._received
+
+    def half(pipe: Any) -> Any:
+        if os.getpid() != first:
+            os.read(pipe.fileno(), 100)
+            time.sleep(0.1)
+            die()
+        return received(pipe)
+
+    monkeypatch.setattr(crew_file, "_received", half)
+    round = dataclasses.replace(played.schedule.round(0), cohort=np.arange(10**6))
+    with pytest.raises(WorkerDied, match=KILLED), crew_of(played) as crew:
+        list(crew.work(played.start, round))
+
+
+@pytest.mark.parametrize("error", [OSError(11, "Resource temporarily unavailable"), KeyboardInterrupt()])
+def test_while_the_crew_is_made(played: Played, error: BaseException, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No process can be had, or a second Ctrl-C: those that were made end at once, before anybody catches the error."""
+    fork, made = os.fork, list[int]()
+
+    def third_time() -> int:
+        if len(made) == 2:
+            raise error
+        pid = fork()
+        made.append(pid)
+        return pid
+
+    sockets = [name for name in open_files() if "socket" in name]
+    monkeypatch.setattr(os, "fork", third_time)
+    left = None
+    try:
+        Workers(played.cohort, played.start, 4)
+    except type(error):
+        left = [pid for pid in made if os.path.exists(f"/proc/{pid}")]
+    assert left == []
+    assert [name for name in open_files() if "socket" in name] == sockets
+
+
+def test_others_are_not_waited_for(played: Played) -> None:
+    victim = multiprocessing.Value("i", 0)
+    slow = acting(played, lambda _: die() if os.getpid() == victim.value else time.sleep(30))
+    before = time.monotonic()
+    with pytest.raises(WorkerDied), crew_of(slow, 4) as crew:
+        list(play(slow, naming(victim, crew)))
+    assert time.monotonic() - before < 5
+
+
+# the first process
+
+
+@pytest.mark.parametrize("busy", [False, True])
+def test_no_worker_outlives_the_first_process(played: Played, busy: bool) -> None:
+    ours, theirs = multiprocessing.Pipe(False)
+    slow = acting(played, lambda _: time.sleep(60)) if busy else played
+
+    def first() -> None:
+        with Workers(slow.cohort, slow.start, 3) as crew:
+            theirs.send([worker.pid for worker in crew._workers])
+            list(play(slow, crew))
+            time.sleep(60)
+
+    process = multiprocessing.get_context("fork").Process(target=first)
+    process.start()
+    pids = ours.recv()
+    time.sleep(0.3)
+    assert all(alive(pid) for pid in pids)
+    process.kill()
+    process.join()
+    assert all_gone(pids, 3.0)
+
+
+def test_shared_memory_has_no_name(played: Played) -> None:
+    """What has none is gone with its last process, however that ends."""
+    before = named_memory(os.getpid())
+    with crew_of(played) as crew:
+        next(play(played, crew))
+        for pid in (os.getpid(), *(pid_of(crew, number) for number in range(3))):
+            assert named_memory(pid) <= before
+    with tempfile.NamedTemporaryFile(dir="/dev/shm") as file:
+        assert file.name in named_memory(os.getpid())  # it would be seen
+
+
+def test_workers_leave_signals_to_the_first_process(played: Played) -> None:
+    """Ctrl-C reaches the whole process group."""
+    expected = told(cohort_of(in_chunks(settings_of(*GIVEN), 1)), alone)
+
+    def made(played: Played) -> Workers:
+        crew = Workers(played.cohort, played.start, 3)
+        assert list(crew._asked(Workers._scored, False))  # they are past their first lines
+        for worker in crew._workers:
+            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR2):
+                os.kill(worker.pid or 0, number)
+        return crew
+
+    assert differing(told(played, made), expected) == []
+
+
+# errors
+
+
+class TwoWords(Exception):
+    """Pickle makes it of one."""
+
+    def __init__(self, one: str, other: str):
+        super().__init__(f"{one} and {other}")
+
+
+class Holding(RuntimeError):
+    """With something that does not travel."""
+
+    def __init__(self, what: str):
+        super().__init__(what)
+        self.lock = threading.Lock()
+
+
+def raising(error: BaseException) -> Callable[[int], None]:
+    def act(index: int) -> None:
+        if index == 1:
+            raise error
+
+    return act
+
+
+@pytest.mark.parametrize(
+    "error", [ValueError("so it is"), OverspentError("so it is"), MemoryError("so it is"), torch.OutOfMemoryError("so it is")], ids=repr
+)
+def test_an_error_arrives_with_its_type_and_message(played: Played, clean: None, error: Exception) -> None:
+    wrong = acting(played, raising(error))
+    with pytest.raises(type(error)) as found, crew_of(wrong) as crew:
+        list(play(wrong, crew))
+    assert str(found.value) == "so it is"
+    (note,) = found.value.__notes__
+    assert "in a worker process" in note
+    assert "raise error" in note  # where it was raised
+
+
+class Local(Exception):
+    """Which nobody finds under its name."""
+
+    __qualname__ = "nowhere.Local"
+
+
+@pytest.mark.parametrize("error", [TwoWords("this", "that"), Holding("this and that"), Local("this and that")], ids=repr)
+def test_an_error_that_does_not_travel_is_told_as_well(played: Played, clean: None, error: Exception) -> None:
+    wrong = acting(played, raising(error))
+    with pytest.raises(RuntimeError) as found, crew_of(wrong) as crew:
+        list(play(wrong, crew))
+    assert str(found.value) == f"{type(error).__name__}: this and that"
+    assert "raise error" in "".join(found.value.__notes__)
+
+
+def test_one_gradient_too_many(played: Played, clean: None) -> None:
+    class Greedy(Acting):
+        def __getattr__(self, name: str) -> Any:
+            found = getattr(self.inner, name)
+            return found if name != "client" else lambda server, own, local: [found(server, own, local), local.gradient(server.x[None])][0]
+
+    greedy = dataclasses.replace(played, cohort=dataclasses.replace(played.cohort, algorithm=Greedy(played.cohort.algorithm, die, "")))
+    with pytest.raises(RuntimeError, match="more than the 3 gradients that this round's schedule allows"), crew_of(greedy) as crew:
+        list(play(greedy, crew))
+
+
+# from wherever a run is started
+
+
+def test_after_threads_of_torch(played: Played) -> None:
+    """A parallel region before the fork leaves a pool whose threads the workers don't have."""
+    expected = told(cohort_of(in_chunks(settings_of(*GIVEN), 1)), alone)
+    torch.set_num_threads(2)
+    try:
+        large = torch.ones(1500, 1500)
+        assert (large @ large.exp()).sum() > 0
+        layer = torch.nn.Conv2d(4, 8, 3)
+        layer(torch.ones(8, 4, 32, 32)).sum().backward()
+        assert differing(told(played, of(3)), expected) == []
+    finally:
+        torch.set_num_threads(1)
+
+
+def _in_loky(number: int) -> tuple[list[str], bool]:
+    played = [cohort_of(in_chunks(settings_of(*GIVEN), 1)) for _ in range(2)]
+    return differing(told(played[0], of(2)), told(played[1], alone)), multiprocessing.current_process().daemon
+
+
+@pytest.mark.slow
+def test_in_a_worker_process_of_joblib() -> None:
+    joblib = pytest.importorskip("joblib")
+    with joblib.parallel_config("loky", n_jobs=2):
+        assert joblib.Parallel()(joblib.delayed(_in_loky)(number) for number in range(3)) == [([], False)] * 3
+
+
+def test_in_a_daemon() -> None:
+    """It may not have children: it works alone."""
+    settings = dataclasses.replace(settings_of(*GIVEN), engine=dataclasses.replace(settings_of(*GIVEN).engine, workers=None, chunk=1))
+    ours, theirs = multiprocessing.Pipe(False)
+
+    def daemon() -> None:
+        played = cohort_of(settings)
+        engine.SMALL_ROUND = 0
+        with engine.crew(settings, played.cohort, played.start) as crew:
+            theirs.send((type(crew) is Alone, len(list(crew.work(played.start, played.schedule.round(0))))))
+
+    process = multiprocessing.get_context("fork").Process(target=daemon, daemon=True)
+    process.start()
+    theirs.close()
+    try:
+        assert ours.recv() == (True, 9)
+    finally:
+        process.join()
+
+
+# over many rounds
+
+
+def test_little_goes_through_the_pipes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Vectors of the model's size are shared, not sent."""
+    network = {"_target_": "dpfl_bench.problems.models.mlp.mlp", "name": "mlp", "hidden": [20_000]}
+    played = cohort_of(in_chunks(dataclasses.replace(settings_of(*GIVEN), model=network), 1))
+    assert played.cohort.problem.dimension > 150_000
+    sizes: list[int] = []
+
+    def received(pipe: Any) -> Any:
+        got = pipe.recv_bytes()
+        sizes.append(len(got))
+        return pickle.loads(got)
+
+    monkeypatch.setattr(crew_file, "_received", received)
+    with crew_of(played, 2) as crew:
+        next(play(played, crew))
+    assert len(sizes) == 4  # two workers worked and remembered
+    assert sum(sizes) < 30_000
+
+
+@pytest.mark.slow
+def test_a_thousand_rounds_grow_nothing() -> None:
+    """In a process of its own: what other tests left in this one is shared with workers until somebody's garbage collection looks at it."""
+    script = "from test_crew_deaths import a_thousand_rounds; a_thousand_rounds()"
+    paths = os.pathsep.join([str(Path(__file__).parent), *sys.path])
+    subprocess.run([sys.executable, "-c", script], env={**os.environ, "PYTHONPATH": paths}, check=True)
+
+
+def a_thousand_rounds() -> None:
+    gc.collect()
+    gc.freeze()  # as the command does: a collection would unshare pages, each process's for itself
+    given = [o for o in GIVEN if not o.startswith("rounds")]
+    played = cohort_of(in_chunks(settings_of(*given, "rounds=1100"), 1))
+    seen = []
+    with crew_of(played, 2) as crew:
+        pids = [os.getpid(), *(pid_of(crew, number) for number in range(2))]
+        for done in play(played, crew):
+            crew.losses(played.start.server.x, True)
+            if done in (100, 1100):
+                seen.append([(pss(pid, "Anon", "Shmem"), len(os.listdir(f"/proc/{pid}/fd"))) for pid in pids])
+    for (early, files), (late, files_late) in zip(*seen, strict=True):
+        assert files_late == files
+        assert late - early < 2 * 2**20, f"{late - early} bytes"
+
+
+@pytest.mark.slow
+def test_a_hundred_crews_grow_nothing(clean: None) -> None:
+    sizes = []
+    for number in range(100):
+        played = cohort_of(in_chunks(settings_of(*GIVEN), 1))
+        with crew_of(played, 2) as crew:
+            next(play(played, crew))
+        if number in (20, 99):
+            sizes.append(pss(os.getpid()))
+    assert sizes[1] - sizes[0] < 4 * 2**20

@@ -1,0 +1,161 @@
+"""How records are dealt: exact counts, who holds which classes, determinism, and what is refused."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from pathlib import Path
+
+import numpy as np
+import pytest
+from omegaconf import OmegaConf
+
+from dpfl_bench.federation import partition
+from dpfl_bench.rng import generator
+
+LABELS = np.repeat(np.arange(10), [130, 70, 100, 100, 100, 120, 80, 100, 100, 103])  # 1003 records
+CLASSED = {
+    "iid": {},
+    "shards": {"shards_per_client": 2},
+    "similarity": {"percent": 10.0},
+    "dirichlet": {"alpha": 0.3},
+}
+
+
+def deal(name: str, labels: np.ndarray = LABELS, clients: int = 20, seed: int = 0, **own: float) -> partition.Parts:
+    return getattr(partition, name)(labels, None, clients, generator(seed, "partition"), **own)
+
+
+def histogram(part: np.ndarray, labels: np.ndarray = LABELS) -> np.ndarray:
+    return np.bincount(labels[part], minlength=10)
+
+
+@pytest.mark.parametrize("name", CLASSED)
+@pytest.mark.parametrize("clients", [1, 7, 20, 500])
+def test_every_record_goes_to_exactly_one_client(name: str, clients: int) -> None:
+    parts = deal(name, clients=clients, **CLASSED[name])
+    assert len(parts) == clients
+    assert all(part.dtype == np.int64 and len(part) for part in parts)
+    assert np.array_equal(np.sort(np.concatenate(parts)), np.arange(len(LABELS)))
+    spread = 2 if name == "shards" else 1  # each of two shards may have one record more
+    assert np.ptp([len(part) for part in parts]) <= spread
+
+
+@pytest.mark.parametrize("name", CLASSED)
+def test_same_seed_same_digest_other_seed_differs(name: str) -> None:
+    digests = [partition.digest(deal(name, seed=seed, **CLASSED[name])) for seed in (0, 0, 1)]
+    assert digests[0] == digests[1] != digests[2]
+    assert len(digests[0]) == 16
+
+
+def test_digest_tells_owners_and_order_apart() -> None:
+    a, b, c = np.array([0, 1]), np.array([2]), np.array([1, 2])
+    assert len({partition.digest(parts) for parts in ([a, b], [b, a], [a[:1], c])}) == 3
+
+
+def test_shards_hold_one_class_each_where_the_sizes_divide() -> None:
+    labels = generator(0, "labels").permutation(np.repeat(np.arange(10), 600))
+    parts = deal("shards", labels, clients=60, shards_per_client=5)
+    counts = np.array([histogram(part, labels) for part in parts])
+    assert (counts.sum(axis=1) == 100).all()
+    assert (counts % 20 == 0).all()  # whole shards of 20
+    assert ((counts > 0).sum(axis=1) <= 5).all()
+    # 300 shards, 30 of each class, 5 drawn without replacement: E[classes seen] = 10 (1 - C(270,5)/C(300,5)) = 4.122
+    miss = np.prod([(270 - k) / (300 - k) for k in range(5)])
+    assert abs((counts > 0).sum(axis=1).mean() - 10 * (1 - miss)) < 5 * 0.71 / 60**0.5  # .71: deviation for one client
+
+
+def test_ties_are_dealt_in_random_order() -> None:
+    parts = deal("shards", np.zeros(1000, int), clients=2, shards_per_client=1)
+    assert 0 < np.median(parts[0]) - 250 < 500  # contiguous indices would give 249.5 or 749.5
+
+
+def test_similarity_from_sorted_to_iid() -> None:
+    labels = generator(0, "labels").permutation(np.repeat(np.arange(10), 1000))
+    sorted_only, tenth, alike = (
+        np.array([histogram(p, labels) for p in deal("similarity", labels, 10, percent=percent)]) for percent in (0, 10, 100)
+    )
+    assert np.array_equal(sorted_only, 1000 * np.eye(10, dtype=int))
+    # client k: 100 records at random, the 900 others from a contiguous stretch of the sorted rest
+    assert (np.diag(tenth) > 850).all()
+    assert ((tenth > 0).sum(axis=1) > 5).all()
+    # hypergeometric count of a class among 1000 of 10000: mean 100, deviation sqrt(1000 .1 .9 .9) = 9
+    assert abs(alike - 100).max() < 5 * 9
+
+
+def test_dirichlet_shares_have_the_moments_of_a_dirichlet() -> None:
+    """While no class has run out, a client's class count is Dirichlet-multinomial."""
+    classes, alpha, size, clients = 4, 0.5, 50, 2000
+    # stock enough that no class runs out within the first 2000 of 20000 clients
+    labels = np.repeat(np.arange(classes), 20000 * size // classes)
+    parts = deal("dirichlet", labels, clients=20000, alpha=alpha)[:clients]
+    shares = np.array([np.bincount(labels[part], minlength=classes) for part in parts]) / size
+    total = alpha * classes
+    expected = (1 / classes) * (1 - 1 / classes) / size * (size + total) / (1 + total)
+    assert abs(shares.mean(axis=0) - 1 / classes).max() < 5 * (expected / clients) ** 0.5
+    squares = (shares - 1 / classes) ** 2
+    error = squares.std(axis=0) / clients**0.5
+    assert (abs(squares.mean(axis=0) - expected) < 5 * error).all()
+    narrower = expected * (1 + total) / (1 + 2 * total)  # the negative control: alpha = 1
+    assert (abs(squares.mean(axis=0) - narrower) > 5 * error).all()
+
+
+def test_dirichlet_gives_everything_out_even_for_tiny_alpha() -> None:
+    counts = np.array([histogram(part) for part in deal("dirichlet", clients=17, alpha=1e-4)])
+    assert np.array_equal(counts.sum(axis=0), np.bincount(LABELS))
+    assert (counts[0] > 0).sum() == 1  # nearly all mass on one class
+
+
+def test_dirichlet_with_huge_alpha_is_balanced() -> None:
+    labels = np.repeat(np.arange(10), 5000)
+    counts = np.array([histogram(part, labels) for part in deal("dirichlet", labels, clients=50, alpha=1e6)[:25]])
+    assert abs(counts - 100).max() < 5 * (1000 * 0.1 * 0.9) ** 0.5  # multinomial, 1000 draws
+
+
+def test_natural_keeps_owners() -> None:
+    owners = np.array([2, 0, 1, 0, 2, 2])
+    parts = partition.natural(np.zeros(6), owners, 3, generator(0, "partition"))
+    assert [part.tolist() for part in parts] == [[1, 3], [2], [0, 4, 5]]
+    with pytest.raises(ValueError, match=r"clients=4.*3 natural clients: set clients=3"):
+        partition.natural(np.zeros(6), owners, 4, generator(0, "partition"))
+    with pytest.raises(ValueError, match="no natural clients: use partition=iid"):
+        partition.natural(np.zeros(6), None, 3, generator(0, "partition"))
+
+
+@pytest.mark.parametrize(
+    ("name", "own", "message"),
+    [
+        ("iid", {"clients": 1004}, "clients=1004 .*1003 training records: use fewer clients"),
+        ("iid", {"clients": 0}, "clients=0: expected at least 1"),
+        ("shards", {"clients": 600, "shards_per_client": 2}, "clients=600 with 2 shards.*use fewer clients"),
+        ("shards", {"shards_per_client": 0}, "shards_per_client=0: expected at least 1"),
+        ("similarity", {"percent": 101}, "percent=101: expected 0 <= percent <= 100"),
+        ("dirichlet", {"alpha": 0.0}, "alpha=0: expected a finite alpha > 0"),
+        ("dirichlet", {"alpha": 0.3, "clients": 2000}, "clients=2000"),
+    ],
+)
+def test_refusals_say_what_to_change(name: str, own: dict[str, float], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        deal(name, **own)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", ["shards", "similarity", "dirichlet"])
+def test_regression_targets_have_no_classes(name: str) -> None:
+    with pytest.raises(ValueError, match=f"partition={name}.*use partition=iid or natural"):
+        deal(name, np.linspace(0, 1, 100, dtype=np.float32), **CLASSED[name])
+
+
+def test_iid_takes_regression_targets() -> None:
+    assert len(deal("iid", np.linspace(0, 1, 100, dtype=np.float32))) == 20
+
+
+@pytest.mark.parametrize("file", sorted((Path(__file__).parents[2] / "conf/partition").glob("*.yaml")), ids=lambda file: file.stem)
+def test_files_name_the_parameters_of_their_function(file: Path) -> None:
+    config = OmegaConf.to_container(OmegaConf.load(file))
+    assert isinstance(config, dict)
+    module, _, name = config["_target_"].rpartition(".")
+    function = getattr(importlib.import_module(module), name)
+    own = set(inspect.signature(function).parameters) - {"labels", "owners", "clients", "rng"}
+    assert own | {"_target_", "name", "seed"} == set(config)
+    assert config["name"] == file.stem == name
+    assert file.read_text().startswith("# ")
