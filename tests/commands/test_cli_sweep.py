@@ -15,6 +15,7 @@ from conftest import settings_of
 from helpers.command import QUICK, call, command, metrics, read
 
 from dpfl_bench.config import compose
+from dpfl_bench.experiment import job
 from dpfl_bench.sweep import points
 from dpfl_bench.sweep.launchers.base import work
 

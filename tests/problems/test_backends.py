@@ -22,9 +22,9 @@ from test_crew import alone as by_this_process
 from test_crew import of as by_workers
 from torch import Tensor, nn
 
-from dpfl_bench.assembly.model import build_problem
+from dpfl_bench.assembly.model import build_problem, gradient_backend
 from dpfl_bench.checks.errors import ConfigError
-from dpfl_bench.experiment import engine, job
+from dpfl_bench.experiment import job
 from dpfl_bench.problems import backends
 from dpfl_bench.problems.linear import LinearProblem
 from dpfl_bench.problems.models.cnn import cnn
@@ -284,7 +284,7 @@ def _module(name: str) -> nn.Module:
 @pytest.mark.parametrize("device", ["cpu", "cuda", "cuda:1", "mps", "meta"])
 @pytest.mark.parametrize("name", NETWORKS)
 def test_auto_chooses_by_model_and_device(name: str, device: str) -> None:
-    chosen = engine.backend(settings_of(*TINY), _module(name), torch.device(device))
+    chosen = gradient_backend(settings_of(*TINY), _module(name), torch.device(device))
     assert chosen == ("flat" if device == "cpu" or name == "lstm" else "vmap")
 
 
