@@ -26,7 +26,10 @@ def told() -> str | None:
     commit = git("rev-parse", "HEAD") if git("ls-files", "--error-unmatch", "setup.py") else None
     changed = git("status", "--porcelain", "--untracked-files=no")
     untracked = git("ls-files", "--others", "--exclude-standard", "--", "*.py", "*.yaml", "*.yml")
-    return commit and f'"""Written when this was built."""\n\nCOMMIT = {commit!r}\nDIRTY = {bool(changed or untracked)}\n'
+    return (
+        commit
+        and f'"""Written when this was built."""\n\nCOMMIT = {commit!r}\nDIRTY = {bool(changed or untracked)}\n'
+    )
 
 
 TOLD = told()  # before anything is built, which may leave files
@@ -55,7 +58,10 @@ class Sdist(sdist):
 
 def configs() -> list[str]:
     """conf/ and every folder in it, as packages: the wheel has them as dpfl_bench.conf."""
-    folders = [HERE / "conf", *(path for path in sorted((HERE / "conf").rglob("*")) if any(path.glob("*.yaml")))]
+    folders = [
+        HERE / "conf",
+        *(path for path in sorted((HERE / "conf").rglob("*")) if any(path.glob("*.yaml"))),
+    ]
     return [".".join(("dpfl_bench", *folder.relative_to(HERE).parts)) for folder in folders]
 
 

@@ -55,7 +55,11 @@ def command() -> None:
     """Entry point of the `dpfl-bench` command: `main`, and the end at once. Python's own end takes torch apart, a fifth of a second for
     nothing: everything is on disk, and no process or thread of ours is left."""
     words = set(sys.argv[2:])
-    if sys.argv[1:2] == ["run"] and words & {"-m", "--multirun"} and not words & {"--dry-run", "hydra/launcher=slurm"}:
+    if (
+        sys.argv[1:2] == ["run"]
+        and words & {"-m", "--multirun"}
+        and not words & {"--dry-run", "hydra/launcher=slurm"}
+    ):
         from dpfl_bench.sweep import early
 
         early.start()
@@ -103,20 +107,30 @@ def _run(arguments: list[str]) -> int:
     from dpfl_bench.config import compose
 
     parser = compose.parser("dpfl-bench run")
-    parser.add_argument("--dry-run", action="store_true", help="with -m: the jobs, what is done, how long the rest may take")
+    parser.add_argument(
+        "--dry-run", action="store_true", help="with -m: the jobs, what is done, how long the rest may take"
+    )
     parser.add_argument("--no-retry", action="store_true", help="with -m: leave jobs that failed earlier")
     parser.add_argument(
-        "--force", action="store_true", help="compute anew what other code or data made; the old folder is kept as ID.old-N"
+        "--force",
+        action="store_true",
+        help="compute anew what other code or data made; the old folder is kept as ID.old-N",
     )
-    parser.add_argument("--accept", action="store_true", help="take what other code or data made, and note it in origin.json")
+    parser.add_argument(
+        "--accept", action="store_true", help="take what other code or data made, and note it in origin.json"
+    )
     for way in ("detach", "cancel"):
-        parser.add_argument(f"--{way}", dest="on_interrupt", action="store_const", const=way, help="Slurm's jobs after Ctrl-C")
+        parser.add_argument(
+            f"--{way}", dest="on_interrupt", action="store_const", const=way, help="Slurm's jobs after Ctrl-C"
+        )
     flags = parser.parse_intermixed_args(arguments)
     if flags.help:
         sys.stdout.write(HELP)
         return 0
     if flags.cfg:
-        sys.stdout.write(compose.Composer(flags.config_dir, flags.config_name).shown(flags.cfg, flags.overrides))
+        sys.stdout.write(
+            compose.Composer(flags.config_dir, flags.config_name).shown(flags.cfg, flags.overrides)
+        )
         return 0
     preload("dpfl_bench.sweep.sweep")
     from dpfl_bench.results.provenance import Answer
@@ -125,7 +139,13 @@ def _run(arguments: list[str]) -> int:
     where = (flags.config_dir, flags.config_name)
     answer = Answer(flags.force, flags.accept)
     if flags.multirun:
-        command = shlex.join(["dpfl-bench", "run", *(word for word in arguments if word not in ("--no-retry", "--force", "--accept"))])
+        command = shlex.join(
+            [
+                "dpfl-bench",
+                "run",
+                *(word for word in arguments if word not in ("--no-retry", "--force", "--accept")),
+            ]
+        )
         ways = sweep.Ways(command, flags.dry_run, not flags.no_retry, answer, flags.on_interrupt)
         return sweep.run_all(flags.overrides, *where, ways)
     for flag in ("--dry-run", "--no-retry", "--detach", "--cancel"):
@@ -146,7 +166,9 @@ def _status(arguments: list[str]) -> int:
     import argparse
 
     parser = argparse.ArgumentParser(prog="dpfl-bench status")
-    parser.add_argument("folder", nargs="?", default="outputs", help="outputs, outputs/runs, or the folder of a sweep or run")
+    parser.add_argument(
+        "folder", nargs="?", default="outputs", help="outputs, outputs/runs, or the folder of a sweep or run"
+    )
     parser.add_argument("--json", action="store_true", help="for machines")
     flags = parser.parse_intermixed_args(arguments)
     from dpfl_bench.sweep import status
@@ -163,7 +185,9 @@ def _plan(arguments: list[str]) -> int:
 
     parser = compose.parser("dpfl-bench plan")
     parser.add_argument("--json", action="store_true", help="for machines")
-    parser.add_argument("--views", action="store_true", help="every observer by every accountant, and eps over the rounds")
+    parser.add_argument(
+        "--views", action="store_true", help="every observer by every accountant, and eps over the rounds"
+    )
     flags = parser.parse_intermixed_args(arguments)
     if flags.help:
         sys.stdout.write(HELP)
@@ -201,13 +225,36 @@ def _collect(arguments: list[str]) -> int:
     told = "docs/sweeps.md has a line on each warning under the table. Runs of one name with different code or data are refused (--mixed)."
     parser = argparse.ArgumentParser(prog="dpfl-bench collect", epilog=told)
     parser.add_argument("folders", nargs="+", help="run folders, folders that hold some, or a sweep's folder")
-    parser.add_argument("--to", default=None, help="where results.csv, tables and plots go (default: the first folder's parent)")
+    parser.add_argument(
+        "--to",
+        default=None,
+        help="where results.csv, tables and plots go (default: the first folder's parent)",
+    )
     parser.add_argument("--json", action="store_true", help="the table and its warnings for machines")
-    parser.add_argument("--by", choices=MEASURES, default=MEASURES[0], help="what the best point is least in, after the last round")
-    parser.add_argument("--mixed", action="store_true", help="take runs of different code or data into one table, which says so")
-    parser.add_argument("--tuning-eps", action="store_true", help="what it costs if the best points are found by private selection")
-    parser.add_argument("--tuning-distribution", choices=("geometric", "logarithmic", "poisson"), help="of the number of trials")
-    parser.add_argument("--tuning-trials", type=float, metavar="MEAN", help="their mean (default: the number of points)")
+    parser.add_argument(
+        "--by",
+        choices=MEASURES,
+        default=MEASURES[0],
+        help="what the best point is least in, after the last round",
+    )
+    parser.add_argument(
+        "--mixed",
+        action="store_true",
+        help="take runs of different code or data into one table, which says so",
+    )
+    parser.add_argument(
+        "--tuning-eps",
+        action="store_true",
+        help="what it costs if the best points are found by private selection",
+    )
+    parser.add_argument(
+        "--tuning-distribution",
+        choices=("geometric", "logarithmic", "poisson"),
+        help="of the number of trials",
+    )
+    parser.add_argument(
+        "--tuning-trials", type=float, metavar="MEAN", help="their mean (default: the number of points)"
+    )
     flags = parser.parse_intermixed_args(arguments)
     from dpfl_bench.results.collect import gather
     from dpfl_bench.results.collect.tuning import Tuning
@@ -232,7 +279,9 @@ def _data(arguments: list[str]) -> int:
         return _data_files(verb, others)
     if verb == "show":
         return _data_show(others)
-    _say(f"{' '.join(['data', *arguments[:1]])}: expected data list, fetch, verify or show (dpfl-bench --help)")
+    _say(
+        f"{' '.join(['data', *arguments[:1]])}: expected data list, fetch, verify or show (dpfl-bench --help)"
+    )
     return 2
 
 
@@ -250,7 +299,9 @@ def _data_files(verb: str, arguments: list[str]) -> int:
         return 0
     name, *overrides = flags.overrides or [""]
     if not name or "=" in name:
-        _say(f"{' '.join(['data', verb, *flags.overrides[:1]])}: expected the name of a data set first (dpfl-bench data list)")
+        _say(
+            f"{' '.join(['data', verb, *flags.overrides[:1]])}: expected the name of a data set first (dpfl-bench data list)"
+        )
         return 2
     composed = compose.composed([f"dataset={name}", *overrides], flags.config_dir, flags.config_name)
     dataset = settings(composed, used=("dataset",)).dataset
@@ -258,7 +309,9 @@ def _data_files(verb: str, arguments: list[str]) -> int:
     from dpfl_bench.data import verdict
 
     with redirect_stdout(sys.stderr):  # torchvision may print while it downloads
-        made = {"fetch": verdict.fetched, "verify": verdict.verified}[verb](name, dataset, lambda node: call(node, "dataset"))
+        made = {"fetch": verdict.fetched, "verify": verdict.verified}[verb](
+            name, dataset, lambda node: call(node, "dataset")
+        )
     sys.stdout.write(json.dumps(made, indent=2) + "\n" if flags.json else verdict.text(made))
     if "error" in made:
         _say(made["error"])
@@ -270,14 +323,22 @@ def _data_show(arguments: list[str]) -> int:
     from dpfl_bench.config.validate import settings
 
     parser = compose.parser("dpfl-bench data show")
-    parser.add_argument("--to", default=None, help="the picture (default: OUTPUTS/data/DATASET_PARTITION.png)")
-    parser.add_argument("--own-code", action="store_true", help="call the loader or partition that a YAML file of your own names")
+    parser.add_argument(
+        "--to", default=None, help="the picture (default: OUTPUTS/data/DATASET_PARTITION.png)"
+    )
+    parser.add_argument(
+        "--own-code",
+        action="store_true",
+        help="call the loader or partition that a YAML file of your own names",
+    )
     parser.add_argument("--json", action="store_true", help="for machines")
     flags = parser.parse_intermixed_args(arguments)
     if flags.help:
         sys.stdout.write(HELP)
         return 0
-    chosen = settings(compose.composed(flags.overrides, flags.config_dir, flags.config_name), used=("dataset", "partition"))
+    chosen = settings(
+        compose.composed(flags.overrides, flags.config_dir, flags.config_name), used=("dataset", "partition")
+    )
     from dpfl_bench.assembly.algorithm import DESCRIBING
     from dpfl_bench.assembly.data import load_data
     from dpfl_bench.config import targets
@@ -286,10 +347,20 @@ def _data_show(arguments: list[str]) -> int:
 
     names = {"dataset": chosen.dataset["name"], "partition": chosen.partition["name"]}
     picture, table = dealt.targets(flags.to, chosen.outputs, "_".join(names.values()))
-    with nullcontext() if flags.own_code else targets.only_ours("data show calls no code of your own unless you say --own-code"):
+    with (
+        nullcontext()
+        if flags.own_code
+        else targets.only_ours("data show calls no code of your own unless you say --own-code")
+    ):
         loaded = load_data(chosen)
     ways = {key: value for key, value in chosen.partition.items() if key not in DESCRIBING}
-    said = {**names, "ways": ways, "hash": loaded.partition_hash, "picture": str(picture), "table": str(table)}
+    said = {
+        **names,
+        "ways": ways,
+        "hash": loaded.partition_hash,
+        "picture": str(picture),
+        "table": str(table),
+    }
     shown = dealt.summary(loaded.records, loaded.parts, said)
     dealt.save(table, loaded.partition_csv())
     plots.partition(table, picture, dealt.title(shown))
@@ -301,4 +372,12 @@ def _say(line: str) -> None:
     sys.stderr.write(f"dpfl-bench: {line}\n")
 
 
-VERBS = {"run": _run, "plan": _plan, "replay": _replay, "status": _status, "collect": _collect, "data": _data, "list": _list}
+VERBS = {
+    "run": _run,
+    "plan": _plan,
+    "replay": _replay,
+    "status": _status,
+    "collect": _collect,
+    "data": _data,
+    "list": _list,
+}

@@ -29,7 +29,9 @@ def generator(seed: int, purpose: str, *ids: int) -> np.random.Generator:
     """The generator for one purpose (at most 16 letters), e.g. generator(seed, "noise", round, client)."""
     if len(purpose) > 16:
         raise ValueError(f"purpose={purpose!r}: expected at most 16 letters")
-    key: Any = _Key(np.frombuffer(_key(seed, purpose, ids), dtype=np.uint64))  # numpy's types know of its own seeds only
+    key: Any = _Key(
+        np.frombuffer(_key(seed, purpose, ids), dtype=np.uint64)
+    )  # numpy's types know of its own seeds only
     return np.random.Generator(np.random.Philox(key))
 
 

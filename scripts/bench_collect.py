@@ -28,13 +28,26 @@ def main() -> int:
     asked = flags.parse_args()
     with tempfile.TemporaryDirectory(prefix="bench_collect") as folder:
         runs = made(Path(folder), asked.runs)
-        command = [BINARY, "collect", runs, "--to", Path(folder) / "out", *(["--tuning-eps"] if asked.tuning_eps else [])]
+        command = [
+            BINARY,
+            "collect",
+            runs,
+            "--to",
+            Path(folder) / "out",
+            *(["--tuning-eps"] if asked.tuning_eps else []),
+        ]
         begun = time.perf_counter()
         said = subprocess.run(command, check=True, capture_output=True, text=True).stdout
         seconds = time.perf_counter() - begun
         memory = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 2**20
         lines = (Path(folder) / "out" / "results.csv").read_text().count("\n")
-    told = {"runs": asked.runs, "rows": lines - 1, "seconds": round(seconds, 2), "GB": round(memory, 3), "last line": said.splitlines()[-1]}
+    told = {
+        "runs": asked.runs,
+        "rows": lines - 1,
+        "seconds": round(seconds, 2),
+        "GB": round(memory, 3),
+        "last line": said.splitlines()[-1],
+    }
     print(json.dumps(told))
     return int(seconds > 60 or memory > 1)
 
@@ -60,7 +73,11 @@ def made(folder: Path, count: int) -> Path:
             "clip": clip,
             "seeds": [seed],
         }
-        told |= {"eps_target": float(eps), "eps": float(eps), "test_error_mean": 0.1 + steps / 1000 / float(eps) + seed / 3000 + lr / 70}
+        told |= {
+            "eps_target": float(eps),
+            "eps": float(eps),
+            "test_error_mean": 0.1 + steps / 1000 / float(eps) + seed / 3000 + lr / 70,
+        }
         (path / "result.json").write_text(json.dumps({**result, **told}, indent=2))
         swept = {"eps": ".inf" if eps == "inf" else eps, "local_steps": steps, "lr": lr, "seed": seed}
         text = config.replace("  clip: 0.3", f"  clip: {clip}", 1)

@@ -30,7 +30,10 @@ RECORD = ("privacy=record", "privacy.neighbours=replace_one")
 LOGREG = ("model=logreg", "model.l2=0")
 CNN = ("model=pfl_cnn_mnist", "model.activation=relu")
 PIN = "OPENBLAS_CORETYPE"
-WARM_UP_SECONDS, WARM_UP_ROUNDS = 0.1, 20  # until the one or the other is over: the first rounds take up to a fifth longer
+WARM_UP_SECONDS, WARM_UP_ROUNDS = (
+    0.1,
+    20,
+)  # until the one or the other is over: the first rounds take up to a fifth longer
 
 
 @dataclass(frozen=True)
@@ -81,15 +84,30 @@ def job(work: Workload, rounds: int, more: list[str]) -> Any:
     problem = build_problem(settings, list(records.train_x.shape[1:]), records.classes)
     where, numbers = device.choose(settings.device), device.dtype(settings.dtype)
     device.for_small_tensors(where)
-    federation = Federation(records, parts, LotRule(settings.batch_size, settings.sample_rate), where, numbers)
+    federation = Federation(
+        records, parts, LotRule(settings.batch_size, settings.sample_rate), where, numbers
+    )
     data = Data(federation, records, parts, holders)
     return Job(settings, list(budget.schedules), budget, problem, data, None, build_algorithm(settings))
 
 
 def _overrides(work: Workload, rounds: int, more: list[str]) -> list[str]:
     return [
-        *("algo=dp_fedavg", "dataset=mnist", "partition=iid", f"clients={work.clients}", "lr=0.1", f"records={work.records}"),
-        *(f"batch_size={work.batch}", f"local_steps={work.steps}", f"rounds={rounds}", *work.overrides, "privacy.clip=1.0"),
+        *(
+            "algo=dp_fedavg",
+            "dataset=mnist",
+            "partition=iid",
+            f"clients={work.clients}",
+            "lr=0.1",
+            f"records={work.records}",
+        ),
+        *(
+            f"batch_size={work.batch}",
+            f"local_steps={work.steps}",
+            f"rounds={rounds}",
+            *work.overrides,
+            "privacy.clip=1.0",
+        ),
         *("privacy.calibration=fixed", f"privacy.noise_multiplier={work.noise}", "device=cpu", *more),
     ]
 
@@ -150,11 +168,21 @@ def overheads(work: Workload, rounds: int, repeat: int, more: list[str]) -> Iter
 
 def privacy(work: Workload, repeat: int, more: list[str]) -> dict[str, Any]:
     """Seconds of a round with and without privacy, in turn, and the median of their ratios."""
-    ways = {"private": [], "non_private": ["eps=inf", "privacy.calibration=exact", "privacy.noise_multiplier=null"]}
-    played = [seconds_per_round(job(work, WARM_UP_ROUNDS + repeat, [*overrides, *more]), 1, repeat) for overrides in ways.values()]
+    ways = {
+        "private": [],
+        "non_private": ["eps=inf", "privacy.calibration=exact", "privacy.noise_multiplier=null"],
+    }
+    played = [
+        seconds_per_round(job(work, WARM_UP_ROUNDS + repeat, [*overrides, *more]), 1, repeat)
+        for overrides in ways.values()
+    ]
     seconds = dict(zip(ways, zip(*zip(*played, strict=True), strict=True), strict=True))
     ratio = statistics.median(a / b for a, b in zip(*seconds.values(), strict=True))
-    return {**_products(), **{name: statistics.median(found) for name, found in seconds.items()}, "ratio": ratio}
+    return {
+        **_products(),
+        **{name: statistics.median(found) for name, found in seconds.items()},
+        "ratio": ratio,
+    }
 
 
 def _products() -> dict[str, str | None]:
@@ -209,14 +237,20 @@ def naive(made: Any, round: Any, x: Any) -> Any:
         torch.nn.utils.vector_to_parameters(x.clone(), network.parameters())
         optimiser = torch.optim.SGD(network.parameters(), lr=settings.lr)
         stream = mechanisms.RecordGaussian(settings.seed, round.index, [client])
-        for picks in lots.draw(settings.seed, round.index, client, int(federation.sizes[client]), round.steps):
+        for picks in lots.draw(
+            settings.seed, round.index, client, int(federation.sizes[client]), round.steps
+        ):
             lot = torch.from_numpy(picks + federation.offsets[client])
             features, targets = federation.features[lot], federation.targets[lot]
             optimiser.zero_grad()
             if at_records:
-                summed = sum(_clipped(network, f, t) for f, t in zip(features.split(1), targets.split(1), strict=True))
+                summed = sum(
+                    _clipped(network, f, t) for f, t in zip(features.split(1), targets.split(1), strict=True)
+                )
                 noised = (summed + torch.from_numpy(stream.draw(len(x), np.float32)[0]).to(x)) / len(lot)
-                for p, part in zip(network.parameters(), noised.split([p.numel() for p in network.parameters()]), strict=True):
+                for p, part in zip(
+                    network.parameters(), noised.split([p.numel() for p in network.parameters()]), strict=True
+                ):
                     p.grad = part.view(p.shape)
             else:
                 functional.cross_entropy(network(features), targets).backward()
@@ -224,7 +258,9 @@ def naive(made: Any, round: Any, x: Any) -> Any:
         update = torch.nn.utils.parameters_to_vector(network.parameters()).detach() - x
         total += update if at_records else update * min(1.0, 1.0 / float(update.norm()))
     if not at_records:
-        total += torch.from_numpy(mechanisms.server_gaussian(settings.seed, round.index, len(x), 1.0, np.float32)).to(x)
+        total += torch.from_numpy(
+            mechanisms.server_gaussian(settings.seed, round.index, len(x), 1.0, np.float32)
+        ).to(x)
     return x + total / len(round.cohort)
 
 
@@ -248,24 +284,47 @@ def _clipped(network: Any, record: Any, target: Any) -> Any:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--workload", default="W1", choices=list(WORKLOADS))
-    parser.add_argument("--threads", type=int, default=1, help="cores; as many worker processes use them unless --workers says otherwise")
+    parser.add_argument(
+        "--threads",
+        type=int,
+        default=1,
+        help="cores; as many worker processes use them unless --workers says otherwise",
+    )
     parser.add_argument("--workers", type=int, default=None)
     for name in ("clients", "records", "steps"):
         parser.add_argument(f"--{name}", type=int, help="instead of the workload's")
     parser.add_argument("--rounds", type=int, help="of each repetition (default: 3; 100 with --overheads)")
     parser.add_argument("--repeat", type=int, default=3)
-    parser.add_argument("--check", action="store_true", help="compare the iterates of --rounds rounds with plain loops")
-    parser.add_argument("--overheads", action="store_true", help="what evaluation, logging and checkpoints cost in runs of --rounds rounds")
-    parser.add_argument("--privacy", action="store_true", help="what privacy costs: --repeat rounds with it and without, in turn")
+    parser.add_argument(
+        "--check", action="store_true", help="compare the iterates of --rounds rounds with plain loops"
+    )
+    parser.add_argument(
+        "--overheads",
+        action="store_true",
+        help="what evaluation, logging and checkpoints cost in runs of --rounds rounds",
+    )
+    parser.add_argument(
+        "--privacy",
+        action="store_true",
+        help="what privacy costs: --repeat rounds with it and without, in turn",
+    )
     parser.add_argument("--pinned", action="store_true", help=f"leave {PIN} as it is")
-    parser.add_argument("--overrides", nargs="*", default=[], help="further settings, as dpfl-bench run takes them")
+    parser.add_argument(
+        "--overrides", nargs="*", default=[], help="further settings, as dpfl-bench run takes them"
+    )
     flags = parser.parse_args()
     os.environ["OMP_NUM_THREADS"] = str(flags.threads)
     if not flags.pinned:
         os.environ.pop(PIN, None)  # before numpy is imported
-    sizes = {name: getattr(flags, name) for name in ("clients", "records", "steps") if getattr(flags, name) is not None}
+    sizes = {
+        name: getattr(flags, name)
+        for name in ("clients", "records", "steps")
+        if getattr(flags, name) is not None
+    }
     work = replace(WORKLOADS[flags.workload], **sizes)
     flags.rounds = flags.rounds or (100 if flags.overheads else 3)
     if flags.check:
@@ -280,14 +339,33 @@ def main() -> None:
         print(json.dumps(told | {"seconds": found, "overhead": statistics.median(ratios)}))
         return
     if flags.privacy:
-        print(json.dumps({"workload": flags.workload, **privacy(work, flags.repeat, [*workers, *flags.overrides])}))
+        print(
+            json.dumps(
+                {"workload": flags.workload, **privacy(work, flags.repeat, [*workers, *flags.overrides])}
+            )
+        )
         return
     made = job(work, WARM_UP_ROUNDS + flags.rounds * flags.repeat, [*workers, *flags.overrides])
     before = time.process_time()
     seconds = list(seconds_per_round(made, flags.rounds, flags.repeat))
-    told = {"peer": "dpfl-bench", "workload": flags.workload, "M": made.settings.clients, "threads": flags.threads, **_products()}
-    told |= {"workers": made.settings.engine.workers, "rounds": flags.rounds, "repeat": flags.repeat, "params": made.problem.dimension}
-    told |= {"sec_per_round": seconds, "sec_per_round_median": statistics.median(seconds), "load1": os.getloadavg()[0]}
+    told = {
+        "peer": "dpfl-bench",
+        "workload": flags.workload,
+        "M": made.settings.clients,
+        "threads": flags.threads,
+        **_products(),
+    }
+    told |= {
+        "workers": made.settings.engine.workers,
+        "rounds": flags.rounds,
+        "repeat": flags.repeat,
+        "params": made.problem.dimension,
+    }
+    told |= {
+        "sec_per_round": seconds,
+        "sec_per_round_median": statistics.median(seconds),
+        "load1": os.getloadavg()[0],
+    }
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     print(json.dumps(told | {"cpu_s": time.process_time() - before, "peak_mb": peak}))
 

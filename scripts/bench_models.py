@@ -31,7 +31,15 @@ def measure(case: Case, unit: str) -> dict[str, float]:
     from dpfl_bench.experiment import job
     from dpfl_bench.experiment.player import build_player
 
-    overrides = (*case.arguments, *UNITS[unit], f"batch_size={case.lot}", "rounds=2", "local_steps=1", "device=cpu", "eps=8")
+    overrides = (
+        *case.arguments,
+        *UNITS[unit],
+        f"batch_size={case.lot}",
+        "rounds=2",
+        "local_steps=1",
+        "device=cpu",
+        "eps=8",
+    )
     settings = validate.settings(compose.composed(overrides))
     made = job.prepare(settings)
     cohort = build_player(settings, made.budget, made.problem, made.data, 0)
@@ -48,7 +56,10 @@ def measured(name: str, unit: str, root: Path) -> dict[str, float]:
     """The medians over processes that find their data in `root`."""
     environment = os.environ | {"DPFL_DATA_DIR": str(root)}
     command = [sys.executable, __file__, "--one", name, unit]
-    runs = [subprocess.run(command, stdout=subprocess.PIPE, check=True, env=environment).stdout for _ in range(REPEATS)]
+    runs = [
+        subprocess.run(command, stdout=subprocess.PIPE, check=True, env=environment).stdout
+        for _ in range(REPEATS)
+    ]
     found: list[dict[str, Any]] = [json.loads(run) for run in runs]
     return {key: statistics.median(run[key] for run in found) for key in found[0]}
 
@@ -60,7 +71,10 @@ def row(case: Case, root: Path) -> str:
 
 
 def main(names: list[str], samples: Path) -> None:
-    print("| model | data set | clients | parameters | lot | client level: s, MB | record level: s, MB |\n|" + "---|" * 7)
+    print(
+        "| model | data set | clients | parameters | lot | client level: s, MB | record level: s, MB |\n|"
+        + "---|" * 7
+    )
     real = Path(os.environ.get("DPFL_DATA_DIR", ""))
     for case in (CASES[name] for name in names or CASES):
         missing = [file for file in FILES.get(case.dataset, ()) if not (real / file).exists()]

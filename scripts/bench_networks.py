@@ -38,18 +38,25 @@ def words(length: int, vocabulary: int) -> Case:
 
     draw = np.random.default_rng(0)
     tokens, targets = (torch.from_numpy(draw.integers(1, vocabulary, (RECORDS, length))) for _ in range(2))
-    problem = ModuleProblem(lambda: lstm([length], vocabulary, 256, 256, 2, True, None), vocabulary, task=next_token(0))
+    problem = ModuleProblem(
+        lambda: lstm([length], vocabulary, 256, 256, 2, True, None), vocabulary, task=next_token(0)
+    )
     y = problem.start(0, torch.empty(0))
     batch = Batch(tokens[None], targets[None], torch.ones(1, RECORDS))
 
     def ours() -> Tensor:
-        return problem.clipped_gradient(y[None], batch, lambda norms, weights: CLIP / norms.clamp(min=CLIP))[0][0]
+        return problem.clipped_gradient(y[None], batch, lambda norms, weights: CLIP / norms.clamp(min=CLIP))[
+            0
+        ][0]
 
     private: Any = lstm([length], vocabulary, 256, 256, 2, True, None)
     private.recurrent = DPLSTM(256, 256, 2, batch_first=True)
     plain = lstm([length], vocabulary, 256, 256, 2, True, None)
     nn.utils.vector_to_parameters(y, plain.parameters())
-    for name, layer in plain.named_children():  # nn.LSTM's names are understood; the parameters come in another order
+    for (
+        name,
+        layer,
+    ) in plain.named_children():  # nn.LSTM's names are understood; the parameters come in another order
         getattr(private, name).load_state_dict(layer.state_dict())
     hooked = GradSampleModule(private, loss_reduction="sum")
 
@@ -98,12 +105,24 @@ def volumes() -> Case:
     return {"ours": ours, "bare": plain, "bare channels-last": lambda: bare(torch.channels_last_3d)}
 
 
-CASES: dict[str, Callable[[], Case]] = {"lstm": lambda: words(80, 80), "lstm_words": lambda: words(10, 2000), "unet3d": volumes}
+CASES: dict[str, Callable[[], Case]] = {
+    "lstm": lambda: words(80, 80),
+    "lstm_words": lambda: words(10, 2000),
+    "unet3d": volumes,
+}
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--case", dest="cases", action="append", choices=list(CASES), help="one of them, and again for another")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--case",
+        dest="cases",
+        action="append",
+        choices=list(CASES),
+        help="one of them, and again for another",
+    )
     parser.add_argument("--repeat", type=int, default=5)
     flags = parser.parse_args()
     warnings.simplefilter("ignore")
@@ -119,7 +138,16 @@ def main() -> None:
                     seconds[way].append(time.perf_counter() - started)
         medians = {way: statistics.median(found) for way, found in seconds.items()}
         ratios = {way: round(medians[way] / medians["ours"], 3) for way in ways if way != "ours"}
-        print(json.dumps({"case": name, "seconds": {way: round(value, 4) for way, value in medians.items()}, "ratio": ratios}), flush=True)
+        print(
+            json.dumps(
+                {
+                    "case": name,
+                    "seconds": {way: round(value, 4) for way, value in medians.items()},
+                    "ratio": ratios,
+                }
+            ),
+            flush=True,
+        )
 
 
 if __name__ == "__main__":

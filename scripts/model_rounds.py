@@ -1,4 +1,4 @@
-"""Every model of conf/model on its papers' data: what tests/test_rounds.py plays a round of and scripts/bench_models.py times.
+"""Every model of conf/model on its papers' data: what tests/federation/test_rounds.py plays a round of and scripts/bench_models.py times.
 
 Real files are in a folder as CONTRIBUTING.md has it. Three sets are not taken as they stand: of MNIST and CIFAR-10 a few images
 are enough (ScatterNet's features take a while), and Messidor's photographs are shared without grades, so they get made-up ones.
@@ -75,7 +75,9 @@ CASES = {
 _IDX = ("images-idx3-ubyte", "labels-idx1-ubyte")
 FILES = {  # what has to be in the folder of real data; the other sets are generated
     "mushrooms": ("libsvm/mushrooms",),
-    "emnist_balanced": tuple(f"EMNIST/raw/emnist-balanced-{part}-{file}" for part in ("train", "test") for file in _IDX),
+    "emnist_balanced": tuple(
+        f"EMNIST/raw/emnist-balanced-{part}-{file}" for part in ("train", "test") for file in _IDX
+    ),
     "mnist": tuple(f"MNIST/raw/{part}-{file}" for part in ("train", "t10k") for file in _IDX),
     "cifar10": ("cifar-10-batches-py/data_batch_1", "cifar-10-batches-py/test_batch"),
     "femnist": ("femnist/data/train", "femnist/data/test"),
@@ -119,10 +121,16 @@ def _graded(sources: list[Path], targets: list[Path]) -> None:
     (photographs,), (target,) = sources, targets
     target.mkdir(parents=True)
     lines = ["image,grade,hospital"]
-    for photograph, grade, hospital in zip(sorted(photographs.glob("*.jpg")), itertools.cycle("01"), itertools.cycle("ABC")):
+    for photograph, grade, hospital in zip(
+        sorted(photographs.glob("*.jpg")), itertools.cycle("01"), itertools.cycle("ABC")
+    ):
         (target / photograph.name).symlink_to(photograph.resolve())
         lines.append(f"{photograph.name},{grade},{hospital}")
     (target.parent / "labels.csv").write_text("\n".join(lines))
 
 
-_WRITERS: dict[str, Callable[[list[Path], list[Path]], None]] = {"mnist": _small_mnist, "cifar10": _small_cifar, "messidor": _graded}
+_WRITERS: dict[str, Callable[[list[Path], list[Path]], None]] = {
+    "mnist": _small_mnist,
+    "cifar10": _small_cifar,
+    "messidor": _graded,
+}

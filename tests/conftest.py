@@ -89,9 +89,17 @@ def cohort_on(settings: Settings, records: Records, parts: Parts, x0: np.ndarray
     problem = build_problem(settings, list(records.train_x.shape[1:]), records.classes)
     dtype = {"float32": torch.float32, "float64": torch.float64}[settings.dtype]
     lots = LotRule(settings.batch_size, settings.sample_rate)
-    data = Data(Federation(records, parts, lots, torch.device(settings.device), dtype), records, parts, holders)
+    data = Data(
+        Federation(records, parts, lots, torch.device(settings.device), dtype), records, parts, holders
+    )
     job = run.Job(
-        settings, schedules, budget, problem, data, solve_reference(settings, problem, data.federation), build_algorithm(settings)
+        settings,
+        schedules,
+        budget,
+        problem,
+        data,
+        solve_reference(settings, problem, data.federation),
+        build_algorithm(settings),
     )
     cohort = build_player(settings, budget, problem, data, settings.seed)
     x = run.initial(job, settings.seed) if x0 is None else torch.from_numpy(x0).to(dtype)
@@ -113,7 +121,9 @@ class Algo:
     def settings(self, **changes: Any) -> Settings:
         """On TINY, with these settings instead of its own. Composing takes a while, so what needs no composing is replaced."""
         settings = settings_of(f"algo={self.name}", *TINY, *self.overrides, config_dir=self.folder)
-        if settings.sample_rate is not None and "sample_rate" not in changes:  # Poisson lots are part of it: ones that suit TINY
+        if (
+            settings.sample_rate is not None and "sample_rate" not in changes
+        ):  # Poisson lots are part of it: ones that suit TINY
             changes = {**{k: v for k, v in changes.items() if k != "batch_size"}, "sample_rate": 0.3}
         if settings.algo.get("warm_rounds", 0) is None:  # so that TINY's few rounds are not all of them
             changes = {**changes, "algo": {**settings.algo, "warm_rounds": 1}}
@@ -148,7 +158,9 @@ def _at_record_level(client: Algo) -> list[Algo]:
 
 def _names(folder: Path) -> list[str]:
     found = sorted((folder / "algo").rglob("*.yaml"))
-    return [path.relative_to(folder / "algo").with_suffix("").as_posix() for path in found if path.stem[0] != "_"]
+    return [
+        path.relative_to(folder / "algo").with_suffix("").as_posix() for path in found if path.stem[0] != "_"
+    ]
 
 
 ALGORITHMS = _algorithms()

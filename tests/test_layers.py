@@ -47,7 +47,15 @@ HEAVY = {
     "platformdirs",
 }
 # what --help, list, plan and a dry run load, with their imports
-LIGHT = ("cli", "config.compose", "config.validate", "config.catalogue", "commands.plan", "sweep.sweep", "sweep.status")
+LIGHT = (
+    "cli",
+    "config.compose",
+    "config.validate",
+    "config.catalogue",
+    "commands.plan",
+    "sweep.sweep",
+    "sweep.status",
+)
 BANNED = {
     *(
         "torch.manual_seed",
@@ -75,7 +83,20 @@ BANNED = {
         "numpy.random.seed",
         "numpy.random.default_rng",
     ),
-    *(f"np.random.{name}" for name in ("rand", "randn", "random", "normal", "choice", "shuffle", "permutation", "randint", "uniform")),
+    *(
+        f"np.random.{name}"
+        for name in (
+            "rand",
+            "randn",
+            "random",
+            "normal",
+            "choice",
+            "shuffle",
+            "permutation",
+            "randint",
+            "uniform",
+        )
+    ),
 }
 FILES = {
     ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path
@@ -115,7 +136,9 @@ def ours(names: Iterator[str]) -> set[str]:
 
 def layer(module: str) -> int:
     package = module.partition(".")[0]
-    assert package in LAYERS, f"{module} is in no layer: add its package to LAYERS and to CONTRIBUTING.md's picture"
+    assert package in LAYERS, (
+        f"{module} is in no layer: add its package to LAYERS and to CONTRIBUTING.md's picture"
+    )
     return LAYERS.index(package)
 
 
@@ -143,8 +166,17 @@ def test_nothing_heavy_at_module_level_of_what_starts_fast() -> None:
         if module not in reached:
             reached.add(module)
             waiting += ours(imports(TREES[module], lazy=False, typing=False))
-    assert {"budget.budget", "privacy.accounting", "privacy.calibration", "federation.schedule", "problems.theory"} <= reached
-    heavy = {m: {n for n in imports(TREES[m], lazy=False, typing=False) if n.partition(".")[0] in HEAVY} for m in reached}
+    assert {
+        "budget.budget",
+        "privacy.accounting",
+        "privacy.calibration",
+        "federation.schedule",
+        "problems.theory",
+    } <= reached
+    heavy = {
+        m: {n for n in imports(TREES[m], lazy=False, typing=False) if n.partition(".")[0] in HEAVY}
+        for m in reached
+    }
     assert {module: names for module, names in heavy.items() if names} == {}
 
 
@@ -164,4 +196,10 @@ def test_the_reader_of_imports() -> None:
     tree = ast.parse(source)
     assert set(imports(tree)) == {"a.b", "c.d", "t", "e", "lazy", "g", "h"}
     assert set(imports(tree, lazy=False, typing=False)) == {"a.b", "c.d", "e", "g", "h"}
-    assert layer("algorithms.fedavg") < layer("federation.cohort") < layer("results.folder") < layer("experiment.train") < layer("cli")
+    assert (
+        layer("algorithms.fedavg")
+        < layer("federation.cohort")
+        < layer("results.folder")
+        < layer("experiment.train")
+        < layer("cli")
+    )

@@ -15,14 +15,18 @@ import pytest
 from dpfl_bench.results import modules
 
 ROOT = Path(__file__).parent.parent
-LEFT_OUT = shutil.ignore_patterns(".git", "outputs", "*.egg-info", "__pycache__", ".venv", "build", "dist", ".*_cache")
+LEFT_OUT = shutil.ignore_patterns(
+    ".git", "outputs", "*.egg-info", "__pycache__", ".venv", "build", "dist", ".*_cache"
+)
 
 pytestmark = pytest.mark.slow
 
 
 def shell(*command: str | Path, cwd: Path, **environment: str) -> str:
     clean = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "PYTHONHOME")}
-    done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=600, env={**clean, **environment})
+    done = subprocess.run(
+        command, cwd=cwd, capture_output=True, text=True, timeout=600, env={**clean, **environment}
+    )
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
     return done.stdout
 
@@ -32,7 +36,18 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("wheel")
     shutil.copytree(ROOT, folder / "source", ignore=LEFT_OUT)
     commit(folder / "source")
-    shell(sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", "dist", "./source", cwd=folder)
+    shell(
+        sys.executable,
+        "-m",
+        "pip",
+        "wheel",
+        "--quiet",
+        "--no-deps",
+        "--wheel-dir",
+        "dist",
+        "./source",
+        cwd=folder,
+    )
     (built,) = (folder / "dist").glob("dpfl_bench-*.whl")
     return built
 
@@ -50,7 +65,18 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     home = tmp_path_factory.mktemp("fresh") / "venv"
     shell(sys.executable, "-m", "venv", "--without-pip", home, cwd=home.parent)
     python = home / "bin" / "python"
-    shell(sys.executable, "-m", "pip", "--python", python, "install", "--quiet", "--no-deps", wheel, cwd=home.parent)
+    shell(
+        sys.executable,
+        "-m",
+        "pip",
+        "--python",
+        python,
+        "install",
+        "--quiet",
+        "--no-deps",
+        wheel,
+        cwd=home.parent,
+    )
     (packages,) = (home / "lib").glob("python*/site-packages")
     ours = Path(pytest.__file__).parent.parent
     (packages / "dependencies.pth").write_text(f"{ours}\n")
@@ -70,7 +96,9 @@ def test_the_wheel_holds_every_module_and_every_config(wheel: Path) -> None:
 def test_it_runs_elsewhere(installed: Path, wheel: Path, tmp_path: Path) -> None:
     cwd = tmp_path / "empty"
     cwd.mkdir()
-    where = shell(installed / "python", "-c", "import dpfl_bench; print(dpfl_bench.__file__)", cwd=cwd).strip()
+    where = shell(
+        installed / "python", "-c", "import dpfl_bench; print(dpfl_bench.__file__)", cwd=cwd
+    ).strip()
     assert Path(where).is_relative_to(installed.parent), "it must not be the editable install"
     said = shell(installed / "dpfl-bench", "run", "total_steps=20", cwd=cwd)
     folder = cwd / said.splitlines()[-1]
@@ -87,7 +115,9 @@ def test_it_runs_elsewhere(installed: Path, wheel: Path, tmp_path: Path) -> None
 def test_the_other_verbs_work_elsewhere(installed: Path, tmp_path: Path) -> None:
     listed = json.loads(shell(installed / "dpfl-bench", "list", "--json", cwd=tmp_path))
     assert {"dp_scaffnew", "mushrooms", "cnn", "dirichlet", "secagg"} <= {entry["name"] for entry in listed}
-    assert "2 to run" in shell(installed / "dpfl-bench", "run", "-m", "--dry-run", "hydra/launcher=joblib", "eps=1,2", cwd=tmp_path)
+    assert "2 to run" in shell(
+        installed / "dpfl-bench", "run", "-m", "--dry-run", "hydra/launcher=joblib", "eps=1,2", cwd=tmp_path
+    )
     planned = json.loads(shell(installed / "dpfl-bench", "plan", "--json", "eps=1", cwd=tmp_path))
     assert 0.99 < planned["eps"] <= 1
     assert "trust: secagg" in shell(installed / "dpfl-bench", "run", "--cfg", "job", cwd=tmp_path)

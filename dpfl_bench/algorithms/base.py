@@ -27,7 +27,9 @@ class Sent:
     mean: Tensor  # (d,): the noisy sum divided by the cohort's size
     each: Tensor  # (c, d): each client's own message, as that client knows it, in `remember`; (0, d) in `server`
     mean_square_norm: Tensor  # (): private estimate of the mean |update|^2 after bounding, where the algorithm `uses_norms`; else 0
-    naive_square_norm: Tensor  # (): mean |message|^2, noise and all, where the server sees single messages; else 0
+    naive_square_norm: (
+        Tensor  # (): mean |message|^2, noise and all, where the server sees single messages; else 0
+    )
 
 
 class Round(Protocol):

@@ -12,7 +12,7 @@ experiments) communicates after every 1/p steps exactly.
 
 Deviations. Line 10 makes h_i of the client's noisy message (privacy.memory=own_message, the default under trust=local, as in the
 paper). Under secure aggregation that leaks: sum h_i = 0, so the others' later updates reveal one's own message, share of the noise and
-all, and a run accounted by its sums would claim far too small an eps (tests/test_shifts.py is the counterexample). There the default is
+all, and a run accounted by its sums would claim far too small an eps (tests/algorithms/test_shifts.py is the counterexample). There the default is
 privacy.memory=own_update: h_i holds the client's bounded update without its noise, which is valid for the eps that the sums cost. The
 shifts then sum to a random walk of the released noise instead of 0: harmless over few rounds, a drag over many (README). With
 own_message under secagg a client's own share of the noise alone is accounted. With cohorts, an absent client keeps its shift.

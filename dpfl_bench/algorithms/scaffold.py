@@ -64,7 +64,9 @@ class Scaffold:
         return -server.c - update / (round.steps * round.lr)
 
     def warm(self, round: Round) -> bool:
-        return round.index < (default_warm_rounds(round.share) if self.warm_rounds is None else self.warm_rounds)
+        return round.index < (
+            default_warm_rounds(round.share) if self.warm_rounds is None else self.warm_rounds
+        )
 
 
 def default_warm_rounds(share: float) -> int:

@@ -71,7 +71,9 @@ def load_data(settings: Settings) -> Data:
     loaded = _contents(dataset, raw, before)
     if raw.task != dataset.get("task", "classify"):
         told = dataset.get("task", "classify")
-        raise ConfigError(f"dataset.task={told}: the records of {raw.source} are for {raw.task}; correct the YAML file")
+        raise ConfigError(
+            f"dataset.task={told}: the records of {raw.source} are for {raw.task}; correct the YAML file"
+        )
     if dataset.get("split") == "client":
         records = _prepared(dataset, owned(raw, _parts(settings, raw)))
         parts = by_owner(cast(np.ndarray, records.owners))
@@ -82,14 +84,18 @@ def load_data(settings: Settings) -> Data:
     holders = _holders(settings, parts, len(records.train_y))
     smallest = holders.smallest or 0
     if smallest == 0:
-        raise ConfigError(f"partition={partition['name']}: a client of {settings.clients} has no records; use fewer clients")
+        raise ConfigError(
+            f"partition={partition['name']}: a client of {settings.clients} has no records; use fewer clients"
+        )
     if settings.batch_size is not None and settings.batch_size > smallest:
         raise ConfigError(fits.lot_too_large(settings.batch_size, smallest))
     lots = LotRule(settings.batch_size, settings.sample_rate)
     where, numbers = device.choose(settings.device), device.dtype(settings.dtype)
     dealt, indices = digest(parts), Indices.of(len(raw.train_y), records.split_off, parts)
     records, parts = arranged(records, parts)
-    return Data(Federation(records, parts, lots, where, numbers), records, parts, holders, dealt, loaded, indices)
+    return Data(
+        Federation(records, parts, lots, where, numbers), records, parts, holders, dealt, loaded, indices
+    )
 
 
 def _contents(dataset: Mapping[str, Any], raw: Records, before: object) -> Contents:
@@ -98,7 +104,9 @@ def _contents(dataset: Mapping[str, Any], raw: Records, before: object) -> Conte
         return contents.of_records(raw)
     found = contents.of_files(dataset)
     if found is None or (before is not None and before != contents.stamps(dataset)):
-        raise DataError(f"{raw.source}: its files changed while they were read; expected them to stay as they are; start the run again")
+        raise DataError(
+            f"{raw.source}: its files changed while they were read; expected them to stay as they are; start the run again"
+        )
     return found
 
 
@@ -114,7 +122,13 @@ def _check_declared(dataset: Mapping[str, Any], records: Records) -> None:
 def _prepared(dataset: Mapping[str, Any], raw: Records) -> Records:
     names = ("test_fraction", "standardise", "unit_norm", "seed")
     published = {"centres": list | None, "scales": list | None, "limit": float | None}
-    optional = {**published, "transform": str | None, "dimensions": int | None, "weights": str | None, "augment": bool | None}
+    optional = {
+        **published,
+        "transform": str | None,
+        "dimensions": int | None,
+        "weights": str | None,
+        "augment": bool | None,
+    }
     given = {n: checked(f"dataset.{n}", dataset.get(n), kind) for n, kind in optional.items()}
     return prepare(raw, **{n: dataset[n] for n in names}, **given)
 
@@ -135,7 +149,9 @@ def _holders(settings: Settings, parts: list[np.ndarray], records: int) -> Holde
     """Who holds what was dealt. Refuses parts that are none, and a partition that does not do what it declares."""
     name = settings.partition["name"]
     if len(parts) != settings.clients:
-        raise ConfigError(f"partition={name}: expected {settings.clients} clients (clients=), it dealt records to {len(parts)}")
+        raise ConfigError(
+            f"partition={name}: expected {settings.clients} clients (clients=), it dealt records to {len(parts)}"
+        )
     try:
         holders = Holders.of(parts, records)
     except ValueError as error:

@@ -20,7 +20,9 @@ def dimension(settings: Settings) -> int:
     if model["_target_"] in ("dpfl_bench.problems.linear.logreg", "dpfl_bench.problems.linear.linreg"):
         bias = model["bias"] if model["bias"] is not None else classes > 2
         return int((1 if classes <= 2 else classes) * (math.prod(shape) + bias))
-    if model.get("parameters") is not None:  # said by a file of one's own; a run holds it to the model that is built
+    if (
+        model.get("parameters") is not None
+    ):  # said by a file of one's own; a run holds it to the model that is built
         return int(model["parameters"])
     from dpfl_bench.assembly.model import build_problem
 

@@ -34,7 +34,9 @@ class Holders:
         if settings.dealing == "overlap":
             known = settings.dataset["records"]
             if known is None:
-                raise ConfigError("dataset.records=null: expected to know how many records there are, for overlapping clients share them")
+                raise ConfigError(
+                    "dataset.records=null: expected to know how many records there are, for overlapping clients share them"
+                )
             draw = rng.generator(settings.partition["seed"], "partition")
             try:
                 parts = partition.held(known, settings.clients, draw, settings.partition["percent"])
@@ -52,7 +54,9 @@ class Holders:
     def of(parts: Sequence[np.ndarray], records: int) -> Holders:
         """Counted from the federation as it was dealt, whatever the partition says of itself."""
         counts = partition.counted(parts, records)
-        return Holders(min(len(part) for part in parts), counts, tuple(parts) if counts.max(initial=0) > 1 else ())
+        return Holders(
+            min(len(part) for part in parts), counts, tuple(parts) if counts.max(initial=0) > 1 else ()
+        )
 
     def exposure(self, taken: np.ndarray) -> int:
         """The most releases that any record goes into, over all clients that hold it. taken: each client's releases, (M,)."""

@@ -22,7 +22,9 @@ from dpfl_bench.problems.problem import Problem
 def build_problem(settings: Settings, shape: list[int], classes: int) -> Problem:
     """The model for records of this shape, checked against the privacy model."""
     task = settings.dataset.get("task", "classify")
-    if settings.model["_target_"].startswith("dpfl_bench.problems.linear"):  # in a user's file, which need not say what it needs
+    if settings.model["_target_"].startswith(
+        "dpfl_bench.problems.linear"
+    ):  # in a user's file, which need not say what it needs
         fits.check_task(settings, ("classify", "regress"))
     try:
         make = partial(call, settings.model, "model", shape=shape, classes=classes, task=task)
@@ -31,13 +33,20 @@ def build_problem(settings: Settings, shape: list[int], classes: int) -> Problem
         if not isinstance(made, nn.Module):
             return _closed_form(settings, made)
         if classes == 0:
-            raise ConfigError(f"model={settings.model['name']}: expected a classification data set, got regression (use model=linreg)")
+            raise ConfigError(
+                f"model={settings.model['name']}: expected a classification data set, got regression (use model=linreg)"
+            )
         check_module(made, settings.private)
     except ConfigError:
         raise
     except ValueError as error:
         raise ConfigError(str(error)) from None
-    return ModuleProblem(make, classes, task=_task(settings), backend=gradient_backend(settings, made, device.choose(settings.device)))
+    return ModuleProblem(
+        make,
+        classes,
+        task=_task(settings),
+        backend=gradient_backend(settings, made, device.choose(settings.device)),
+    )
 
 
 def check_parameters(settings: Settings, made: Problem) -> None:
@@ -50,7 +59,9 @@ def check_parameters(settings: Settings, made: Problem) -> None:
 def _closed_form(settings: Settings, made: Any) -> Problem:
     """A model that computes its gradients itself."""
     if settings.engine.backend not in ("auto", "closed_form"):
-        raise ConfigError(f"engine.backend={settings.engine.backend}: model={settings.model['name']} has closed forms; use auto")
+        raise ConfigError(
+            f"engine.backend={settings.engine.backend}: model={settings.model['name']} has closed forms; use auto"
+        )
     return cast(Problem, made)
 
 
@@ -59,16 +70,23 @@ def _task(settings: Settings) -> tasks.Task:
     name = settings.dataset.get("task", "classify")
     if name == "next_token":
         return tasks.next_token(settings.dataset.get("unknown"))
-    return {"classify": tasks.classify, "segment": tasks.segment}[checked("dataset.task", name, Literal["classify", "segment"])]()
+    return {"classify": tasks.classify, "segment": tasks.segment}[
+        checked("dataset.task", name, Literal["classify", "segment"])
+    ]()
 
 
 def gradient_backend(settings: Settings, module: nn.Module, where: torch.device) -> str:
     """`flat` on a CPU, `vmap` on a GPU, except for what vmap cannot do."""
     from dpfl_bench.problems.backends import UNBATCHED
 
-    asked, batches = settings.engine.backend, not any(isinstance(layer, UNBATCHED) for layer in module.modules())
+    asked, batches = (
+        settings.engine.backend,
+        not any(isinstance(layer, UNBATCHED) for layer in module.modules()),
+    )
     if asked == "closed_form":
-        raise ConfigError(f"engine.backend=closed_form: expected model=logreg or linreg, got model={settings.model['name']}; use auto")
+        raise ConfigError(
+            f"engine.backend=closed_form: expected model=logreg or linreg, got model={settings.model['name']}; use auto"
+        )
     if asked == "vmap" and not batches:
         raise ConfigError(
             f"engine.backend=vmap: model={settings.model['name']} has recurrent layers, which vmap refuses; use auto, flat or loop"

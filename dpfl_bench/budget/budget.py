@@ -22,11 +22,25 @@ from dpfl_bench.privacy import accounting, calibration
 from dpfl_bench.privacy.cache import cached
 from dpfl_bench.privacy.ledger import Ledger
 from dpfl_bench.privacy.privunit import PrivUnit, equal_split
-from dpfl_bench.privacy.releases import Companion, Observer, PrivacyError, RecordReleases, Releases, Rounds, View, fresh, view
+from dpfl_bench.privacy.releases import (
+    Companion,
+    Observer,
+    PrivacyError,
+    RecordReleases,
+    Releases,
+    Rounds,
+    View,
+    fresh,
+    view,
+)
 
 T = TypeVar("T")
 LONGEST = 10**5  # rounds that are drawn to answer how many eps allows
-OBSERVERS: tuple[Observer, ...] = ("server", "third_party", "third_party_given_cohorts")  # the last: where cohorts are drawn
+OBSERVERS: tuple[Observer, ...] = (
+    "server",
+    "third_party",
+    "third_party_given_cohorts",
+)  # the last: where cohorts are drawn
 BITS_SENSITIVITY = {"replace_one": 1.0, "add_remove_one": 0.5}  # of a sum of 1[norm <= C] - 1/2
 
 
@@ -69,7 +83,11 @@ class Budget:
     def of(settings: Settings, drawn: Sequence[Schedule], holders: Holders | None = None) -> Budget:
         whole = Budget(settings, tuple(drawn), holders or Holders.foreseen(settings))
         whole.check()
-        return whole if settings.stop_at_eps is None or not settings.private else whole._stopped(settings.stop_at_eps)
+        return (
+            whole
+            if settings.stop_at_eps is None or not settings.private
+            else whole._stopped(settings.stop_at_eps)
+        )
 
     @cached_property
     def planned(self) -> Releases | RecordReleases:
@@ -97,14 +115,20 @@ class Budget:
         self.check()
         if privacy.calibration == "fixed":
             if privacy.mechanism == "privunit":
-                return 1 / _privunit((privacy.eps0, privacy.eps1, privacy.eps2), dimension(settings)).release_eps
+                return (
+                    1 / _privunit((privacy.eps0, privacy.eps1, privacy.eps2), dimension(settings)).release_eps
+                )
             assert privacy.noise_multiplier is not None
             return privacy.noise_multiplier
         if privacy.calibration == "formula":
             assert privacy.v is not None
-            std = calibration.formula_noise(privacy.v, 1.0, self.observed, settings.eps, settings.delta, self.rate)
+            std = calibration.formula_noise(
+                privacy.v, 1.0, self.observed, settings.eps, settings.delta, self.rate
+            )
             return std / privacy.ratio
-        return calibration.calibrate(self.planned, self.observer, settings.eps, settings.delta, privacy.accountant)
+        return calibration.calibrate(
+            self.planned, self.observer, settings.eps, settings.delta, privacy.accountant
+        )
 
     def check(self) -> None:
         """Refuse an observer that nothing bounds, and an accountant that is not valid for what it sees."""
@@ -122,12 +146,18 @@ class Budget:
     def noise_std(self) -> float | None:
         """Of the noise that `noise_multiplier` speaks of; None where C changes or PrivUnit takes the noise's place."""
         sensitivity = self.settings.privacy.sensitivity
-        return None if sensitivity is None or self.privunit is not None else self.noise_multiplier * sensitivity
+        return (
+            None if sensitivity is None or self.privunit is not None else self.noise_multiplier * sensitivity
+        )
 
     @property
     def noise_ratio(self) -> float:
         """Standard deviation / C."""
-        return 0.0 if self.settings.privacy.mechanism == "privunit" else self.noise_multiplier * self.settings.privacy.ratio
+        return (
+            0.0
+            if self.settings.privacy.mechanism == "privunit"
+            else self.noise_multiplier * self.settings.privacy.ratio
+        )
 
     @cached_property
     def privunit(self) -> PrivUnit | None:
@@ -183,13 +213,19 @@ class Budget:
     @property
     def client_noise_ratio(self) -> float:
         """Standard deviation / C of the noise that one client adds (its share under secagg; what its share would be under central)."""
-        return self.noise_ratio if self.settings.privacy.trust == "local" else self.noise_ratio / math.sqrt(self.settings.sampled_clients)
+        return (
+            self.noise_ratio
+            if self.settings.privacy.trust == "local"
+            else self.noise_ratio / math.sqrt(self.settings.sampled_clients)
+        )
 
     def spent(self, ledger: Ledger) -> float:
         """eps towards the bounded observer of what the ledger holds."""
         if not self.settings.private or self.noise_multiplier == 0:
             return math.inf if ledger.rounds or not self.settings.private else 0.0
-        return self._eps(self.planned.after(ledger.rounds, self.holders.exposure(ledger.taken)), self.observer)
+        return self._eps(
+            self.planned.after(ledger.rounds, self.holders.exposure(ledger.taken)), self.observer
+        )
 
     @cached_property
     def eps(self) -> float:
@@ -208,7 +244,11 @@ class Budget:
         drawn, planned = self.schedules, self.planned
         if isinstance(planned, RecordReleases):
             rounds = tuple(pair for s in drawn for pair in _grouped(s.steps))
-            return replace(planned, rounds=rounds, worst=self.holders.exposure(np.sum([s.gradients for s in drawn], axis=0)))
+            return replace(
+                planned,
+                rounds=rounds,
+                worst=self.holders.exposure(np.sum([s.gradients for s in drawn], axis=0)),
+            )
         worst = self.holders.exposure(np.sum([s.participation for s in drawn], axis=0))
         return replace(planned, rounds=sum(s.rounds for s in drawn), worst=worst)
 
@@ -227,13 +267,19 @@ class Budget:
 
     def views(self) -> dict[str, float]:
         """Observer -> eps of the whole run by the tightest valid accountant; inf where the observer is trusted."""
-        return {observer: min([math.inf, *self._by_accountant(observer).values()]) for observer in self.observers}
+        return {
+            observer: min([math.inf, *self._by_accountant(observer).values()]) for observer in self.observers
+        }
 
     def accountants(self, observer: Observer | None = None) -> dict[str, float]:
         """Accountant -> eps towards an observer (by default the bounded one): every valid one, and the paper's where it is asked."""
         observer = observer or self.observer
         found = self._by_accountant(observer)
-        if self.settings.privacy.accountant == "paper" and observer == self.observer and self.settings.private:
+        if (
+            self.settings.privacy.accountant == "paper"
+            and observer == self.observer
+            and self.settings.private
+        ):
             found["paper"] = self.eps
         return found
 
@@ -252,13 +298,20 @@ class Budget:
                 k = settings.local_steps
                 planned = replace(planned, rounds=((k, rounds),), worst=worst * k)
             else:
-                planned = replace(planned, rounds=rounds, worst=worst, smallest_cohort=min(p.smallest_cohort(rounds) for p in prefixes))
+                planned = replace(
+                    planned,
+                    rounds=rounds,
+                    worst=worst,
+                    smallest_cohort=min(p.smallest_cohort(rounds) for p in prefixes),
+                )
             found = view(planned, self.observer)
             assert found is not None
             return found
 
         limit = 10**7 if settings.sampling == "full" else LONGEST
-        return calibration.max_rounds(settings.eps, settings.delta, self.noise_multiplier, seen, settings.privacy.accountant, limit)
+        return calibration.max_rounds(
+            settings.eps, settings.delta, self.noise_multiplier, seen, settings.privacy.accountant, limit
+        )
 
     def first(self, rounds: int) -> Budget:
         """The same noise, every seed ending after so many rounds."""
@@ -278,7 +331,11 @@ class Budget:
         least = max(1, 1 + warm_rounds(self.settings))
         if low < least:
             spent = self.first(min(least, self.rounds)).eps
-            which = "the first round alone spends" if least == 1 else f"the {least - 1} rounds of the warm start and one more spend"
+            which = (
+                "the first round alone spends"
+                if least == 1
+                else f"the {least - 1} rounds of the warm start and one more spend"
+            )
             raise ConfigError(f"stop_at_eps={eps:g}: {which} {spent:.4g}; raise it, or raise the noise")
         return self.first(low)
 
@@ -286,7 +343,9 @@ class Budget:
         """Messages show one by one where clients remember their noise, and where the server's step looks at each one's norm."""
         settings, privacy, drawn = self.settings, self.settings.privacy, self.schedules
         memory = remembers(settings.algo)
-        single = (memory and privacy.remembered == "own_message") or (uses_norms(settings.algo) and privacy.trust == "local")
+        single = (memory and privacy.remembered == "own_message") or (
+            uses_norms(settings.algo) and privacy.trust == "local"
+        )
         return Releases(
             rounds=self.rounds,
             clients=settings.clients,
@@ -339,7 +398,9 @@ class Budget:
         def answer() -> float:
             return accounting.epsilon(found, self.noise_multiplier, self.settings.delta, name)
 
-        return answer() if name == "exact" else cached({"eps_of": [asdict(c) for c in found], **asked}, answer)
+        return (
+            answer() if name == "exact" else cached({"eps_of": [asdict(c) for c in found], **asked}, answer)
+        )
 
     def _best(self, planned: Releases | RecordReleases, observer: Observer) -> tuple[str, float]:
         composition = view(planned, observer)
@@ -349,7 +410,9 @@ class Budget:
     def _eps(self, planned: Releases | RecordReleases, observer: Observer) -> float:
         composition = view(planned, observer)
         assert composition is not None
-        return accounting.epsilon(composition, self.noise_multiplier, self.settings.delta, self.settings.privacy.accountant)
+        return accounting.epsilon(
+            composition, self.noise_multiplier, self.settings.delta, self.settings.privacy.accountant
+        )
 
 
 @dataclass(frozen=True)
@@ -371,7 +434,9 @@ def _at_least(each: Sequence[Sequence[int]]) -> Sequence[int]:
     """Local steps round by round of which each seed has no more: where seeds differ (coins), the longest rounds come first."""
     if len(set(each)) == 1:
         return each[0]
-    return [max(found) for found in zip_longest(*(sorted(steps, reverse=True) for steps in each), fillvalue=0)]
+    return [
+        max(found) for found in zip_longest(*(sorted(steps, reverse=True) for steps in each), fillvalue=0)
+    ]
 
 
 def _privunit(epsilons: Sequence[float | None], count: int) -> PrivUnit:
@@ -400,7 +465,11 @@ def _companions(settings: Settings) -> tuple[Companion, ...]:
         if privacy.norm_noise is not None:
             found.append(Companion("norms", "times", privacy.norm_noise))
         else:  # `fedexp`: sigma_xi = d sigma^2 / M, for a mean whose terms differ by at most C^2
-            found.append(Companion("norms", "squared", dimension(settings) * privacy.ratio**2 / settings.sampled_clients))
+            found.append(
+                Companion(
+                    "norms", "squared", dimension(settings) * privacy.ratio**2 / settings.sampled_clients
+                )
+            )
     if privacy.quantile is not None:
         found.append(Companion("bits", "times", privacy.quantile_noise))
     return tuple(found)

@@ -30,7 +30,9 @@ FRACTION = Range(lambda v: 0 < v <= 1, "0 < fraction <= 1 (1 keeps every record)
 ALPHA = Range(lambda v: 0 < v < math.inf, "a finite alpha > 0 (use partition=iid for equal clients)")
 OVERLAP = Range(lambda v: 0 < v <= 100, "0 < percent <= 100")
 SIMILARITY = Range(lambda v: 0 <= v <= 100, "0 <= percent <= 100")
-HIDDEN = Range(lambda v: all(type(n) is int and n >= 1 for n in v), "whole numbers >= 1 ([] for no hidden layer)")
+HIDDEN = Range(
+    lambda v: all(type(n) is int and n >= 1 for n in v), "whole numbers >= 1 ([] for no hidden layer)"
+)
 POOLED = Range(lambda v: v >= 1, "at least 1 (null: as large as the maps are)")
 NORM = Range(lambda v: v in ("none", "group", "batch"), "one of none, group, batch")
 ACTIVATION = Range(lambda v: v in ("relu", "tanh", "tempered"), "one of relu, tanh, tempered")

@@ -45,12 +45,18 @@ def _plan(settings: Settings, detailed: bool) -> dict[str, Any]:
         "trust": privacy.trust,
         "neighbours": privacy.neighbours,
         "observer": budget.observer,
-        "memory": privacy.remembered if settings.private and remembers(settings.algo) and privacy.unit == "client" else None,
+        "memory": privacy.remembered
+        if settings.private and remembers(settings.algo) and privacy.unit == "client"
+        else None,
         "accountant": budget.accountant,
         "releases": budget.rounds,
         "releases_of_worst_client": budget.planned.worst if settings.private else 0,
         "further_releases": [
-            {"name": c.name, "rounds": budget.rounds, "noise_multiplier": c.noise_multiplier(budget.noise_multiplier)}
+            {
+                "name": c.name,
+                "rounds": budget.rounds,
+                "noise_multiplier": c.noise_multiplier(budget.noise_multiplier),
+            }
             for c in budget.companions
         ],
         "rounds": budget.rounds,
@@ -76,7 +82,11 @@ def _plan(settings: Settings, detailed: bool) -> dict[str, Any]:
 def _privunit(budget: Budget) -> dict[str, float] | None:
     """Of one message: the three budgets, and the pure eps that they really amount to."""
     made = budget.privunit
-    return None if made is None else {"eps0": made.eps0, "eps1": made.eps1, "eps2": made.eps2, "release_eps": made.release_eps}
+    return (
+        None
+        if made is None
+        else {"eps0": made.eps0, "eps1": made.eps1, "eps2": made.eps2, "release_eps": made.release_eps}
+    )
 
 
 def _course(budget: Budget) -> list[dict[str, float]]:
@@ -92,14 +102,24 @@ def _implied(settings: Settings, budget: Budget) -> dict[str, float] | None:
     gaussian = settings.privacy.unit == "client" and settings.privacy.mechanism == "gaussian"
     if not settings.private or not gaussian or budget.observed == 0:
         return None
-    return calibration.implied(budget.noise_multiplier, settings.privacy.ratio, budget.observed, budget.rate, settings.eps, settings.delta)
+    return calibration.implied(
+        budget.noise_multiplier,
+        settings.privacy.ratio,
+        budget.observed,
+        budget.rate,
+        settings.eps,
+        settings.delta,
+    )
 
 
 def _theory(settings: Settings, budget: Budget) -> dict[str, Any] | None:
     """Theorem 1 and Corollary 1 of `balancing`, for l2-regularised logistic regression. None where they do not apply."""
     model, dataset = settings.model, settings.dataset
     decay = model.get("l2", 0.0) + settings.weight_decay
-    clip, messages = settings.privacy.fixed_clip, settings.privacy.unit == "client" and settings.privacy.mechanism == "gaussian"
+    clip, messages = (
+        settings.privacy.fixed_clip,
+        settings.privacy.unit == "client" and settings.privacy.mechanism == "gaussian",
+    )
     if (
         model["_target_"] != "dpfl_bench.problems.linear.logreg"
         or decay <= 0
@@ -110,12 +130,18 @@ def _theory(settings: Settings, budget: Budget) -> dict[str, Any] | None:
     ):
         return None
     bias = model["bias"] if model["bias"] is not None else dataset["classes"] != 2
-    if dataset["classes"] is None or dataset["shape"] is None or (settings.theory.L is None and dataset["gram"] is None):
+    if (
+        dataset["classes"] is None
+        or dataset["shape"] is None
+        or (settings.theory.L is None and dataset["gram"] is None)
+    ):
         return None
     curvature = theory.curvature(dataset["classes"])
     L = settings.theory.L or curvature * (dataset["gram"] + bias) + decay
     if not decay < L:
-        raise ConfigError(f"theory.L={L:g}: expected more than mu={decay:g} (model.l2 and weight_decay); raise it or leave it out")
+        raise ConfigError(
+            f"theory.L={L:g}: expected more than mu={decay:g} (model.l2 and weight_decay); raise it or leave it out"
+        )
     p = theory.p_star(decay, L)
     clients, eps, delta = settings.clients, settings.eps, settings.delta
     dimension = (1 if dataset["classes"] == 2 else dataset["classes"]) * (math.prod(dataset["shape"]) + bias)
@@ -124,14 +150,27 @@ def _theory(settings: Settings, budget: Budget) -> dict[str, Any] | None:
     if psi0 is None and row_norm is not None:
         psi0, source = theory.prior_psi0(decay, L, p, clients, dataset["classes"], row_norm), "a-priori bound"
     v = _client_v(settings, budget)
-    made: dict[str, Any] = {"mu": decay, "L": L, "p_star": p, "local_steps_star": 1 / p, "v": v, "psi0": psi0, "psi0_from": source}
-    made["covers"] = "ScaffNew with every client, full gradients and no clipping; L is of the pooled data unless theory.L says otherwise"
+    made: dict[str, Any] = {
+        "mu": decay,
+        "L": L,
+        "p_star": p,
+        "local_steps_star": 1 / p,
+        "v": v,
+        "psi0": psi0,
+        "psi0_from": source,
+    }
+    made["covers"] = (
+        "ScaffNew with every client, full gradients and no clipping; L is of the pooled data unless theory.L says otherwise"
+    )
     made["L_every_client"] = curvature * row_norm**2 + decay if row_norm else None
     if psi0 is None:
         return {**made, "T_star": None, "bound": []}
     best = theory.optimal_steps(psi0, eps, delta, decay, L, v, clip, clients, dimension)
     at = sorted({max(1, round(best * f)) for f in FACTORS} | {settings.total_steps})
-    bounds = [{"T": t, "bound": theory.bound(t, psi0, eps, delta, decay, L, v, clip, clients, dimension)} for t in at]
+    bounds = [
+        {"T": t, "bound": theory.bound(t, psi0, eps, delta, decay, L, v, clip, clients, dimension)}
+        for t in at
+    ]
     return {**made, "T_star": best, "rounds_star": p * best, "bound": bounds}
 
 
@@ -142,7 +181,9 @@ def _client_v(settings: Settings, budget: Budget) -> float:
 
 def text(planned: dict[str, Any]) -> str:
     """The plan for a person."""
-    lines = [f"{planned['algo']} on {planned['dataset']}: {planned['rounds']} rounds of {planned['local_steps']} local steps"]
+    lines = [
+        f"{planned['algo']} on {planned['dataset']}: {planned['rounds']} rounds of {planned['local_steps']} local steps"
+    ]
     if planned["eps"] == math.inf:
         return lines[0] + ", no privacy\n"
     lines += [
@@ -150,8 +191,15 @@ def text(planned: dict[str, Any]) -> str:
         f"  spends     eps {planned['eps']:.6g} at delta {planned['delta']:g} towards the {planned['observer']} ({planned['accountant']}); "
         f"the target is {planned['eps_target']:g}" + _together(planned),
         f"  releases   {planned['releases']} rounds ({planned['releases_of_worst_client']} releases of the worst {planned['unit']})"
-        + ("" if planned["max_rounds"] is None else f"; eps {planned['eps_target']:g} allows {planned['max_rounds']} rounds at this noise"),
-        *(f"             with each: {c['name']}, noise multiplier {c['noise_multiplier']:.6g}" for c in planned["further_releases"]),
+        + (
+            ""
+            if planned["max_rounds"] is None
+            else f"; eps {planned['eps_target']:g} allows {planned['max_rounds']} rounds at this noise"
+        ),
+        *(
+            f"             with each: {c['name']}, noise multiplier {c['noise_multiplier']:.6g}"
+            for c in planned["further_releases"]
+        ),
         "  views      " + ", ".join(f"{name}: {eps:.6g}" for name, eps in planned["views"].items()),
         "  accountants " + ", ".join(f"{name}: {eps:.6g}" for name, eps in planned["accountants"].items()),
         *(f"  NOT FULLY ACCOUNTED: {leak}" for leak in planned["not_accounted"]),
@@ -199,7 +247,9 @@ def _table(planned: dict[str, Any]) -> list[str]:
     lines = ["", "  observer    " + "".join(f"{name:>12}" for name in names)]
     for observer, by in planned["observers"].items():
         cells = "".join(f"{by[name]:>12.6g}" if name in by else f"{'-':>12}" for name in names)
-        lines.append(f"  {observer:<12}{cells}" if by else f"  {observer:<12} trusted, or without a valid accountant")
+        lines.append(
+            f"  {observer:<12}{cells}" if by else f"  {observer:<12} trusted, or without a valid accountant"
+        )
     lines += ["", "  rounds          eps"]
     return [*lines, *(f"  {moment['rounds']:<10} {moment['eps']:>8.5g}" for moment in planned["spent"]), ""]
 
@@ -218,4 +268,8 @@ def _theory_lines(made: dict[str, Any] | None) -> list[str]:
     lines.append(
         f"             T* {made['T_star']:.6g}{none}, {made['rounds_star']:.4g} rounds; psi_0 {made['psi0']:.4g} ({made['psi0_from']})"
     )
-    return [*lines, "             T          B(T)", *(f"             {row['T']:<10} {row['bound']:.6g}" for row in made["bound"])]
+    return [
+        *lines,
+        "             T          B(T)",
+        *(f"             {row['T']:<10} {row['bound']:.6g}" for row in made["bound"]),
+    ]

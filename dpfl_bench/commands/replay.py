@@ -33,8 +33,17 @@ def command(arguments: list[str]) -> int:
         "Relative paths are those of the working directory that it was run in, where that is still there.",
     )
     parser.add_argument("folder", metavar="RUN_FOLDER", help="outputs/runs/ID, or wherever it was moved to")
-    parser.add_argument("--check", action="store_true", help="compare every number with the folder's; exit code 1 if one differs")
-    parser.add_argument("--to", metavar="OUTPUTS", default="outputs/replays", help="where it is written (default: %(default)s)")
+    parser.add_argument(
+        "--check",
+        action="store_true",
+        help="compare every number with the folder's; exit code 1 if one differs",
+    )
+    parser.add_argument(
+        "--to",
+        metavar="OUTPUTS",
+        default="outputs/replays",
+        help="where it is written (default: %(default)s)",
+    )
     flags = parser.parse_intermixed_args(arguments)
     return replay(flags.folder, flags.check, flags.to)
 
@@ -62,7 +71,9 @@ def _result(first: RunFolder) -> dict[str, Any]:
     except BROKEN:
         found = None
     if not found or found.get("status") not in FINISHED:
-        raise ConfigError(f"{first.path}: expected a finished run to compare with, found no result; leave --check out, or finish it first")
+        raise ConfigError(
+            f"{first.path}: expected a finished run to compare with, found no result; leave --check out, or finish it first"
+        )
     return found
 
 
@@ -70,7 +81,9 @@ def _composed(first: RunFolder, outputs: str) -> Composed:
     """As it was composed then, but for where it is written; trackers have been told of this run already."""
     where = first.path / ".hydra"
     if not (where / "config.yaml").is_file():
-        raise ConfigError(f"{first.path}: expected a run folder, with .hydra/config.yaml; say dpfl-bench replay outputs/runs/ID")
+        raise ConfigError(
+            f"{first.path}: expected a run folder, with .hydra/config.yaml; say dpfl-bench replay outputs/runs/ID"
+        )
     made = compose.composed((), str(where), "config")
     try:
         lines = (where / "overrides.yaml").read_text().splitlines()
@@ -92,7 +105,9 @@ def _go_where_it_was(first: RunFolder) -> None:
 
 def _refuse_itself(first: RunFolder, second: RunFolder, to: str) -> None:
     if second.path.resolve() == first.path:
-        raise ConfigError(f"--to {to}: expected other outputs than those of the run itself, which is not to be touched")
+        raise ConfigError(
+            f"--to {to}: expected other outputs than those of the run itself, which is not to be touched"
+        )
 
 
 def _say_other_id(first: RunFolder, made: Settings) -> None:
@@ -101,21 +116,29 @@ def _say_other_id(first: RunFolder, made: Settings) -> None:
     except BROKEN:
         return
     if named != made.run_id:
-        say(f"{first.path}: run {named} is run {made.run_id} to this version of dpfl-bench, whose numbers may be others")
+        say(
+            f"{first.path}: run {named} is run {made.run_id} to this version of dpfl-bench, whose numbers may be others"
+        )
 
 
 def _told(first: RunFolder, second: RunFolder, known: dict[str, Any], anew: dict[str, Any]) -> int:
     """What differs, in lines: the code and the data, then the numbers."""
     for line in _origins(first, second, known, anew):
         say(line)
-    found = [*_tables(first, second), *_numbers("result.json", known, anew), *_numbers("privacy.json", *_privacy(first, second))]
+    found = [
+        *_tables(first, second),
+        *_numbers("result.json", known, anew),
+        *_numbers("privacy.json", *_privacy(first, second)),
+    ]
     for line in found[:SHOWN]:
         say(f"differs: {line}")
     if len(found) > SHOWN:
         say(f"differs: {len(found) - SHOWN} more")
     if not found:
         rows = second.metrics.path.read_bytes().count(b"\n") - 1
-        say(f"every number is the same: {rows} rows of metrics.csv to the last byte, result.json, privacy.json")
+        say(
+            f"every number is the same: {rows} rows of metrics.csv to the last byte, result.json, privacy.json"
+        )
     return int(bool(found))
 
 
@@ -126,12 +149,18 @@ def _privacy(first: RunFolder, second: RunFolder) -> tuple[Any, Any]:
         return None, second.read("privacy.json")
 
 
-def _origins(first: RunFolder, second: RunFolder, known: Mapping[str, Any], anew: Mapping[str, Any]) -> Iterator[str]:
+def _origins(
+    first: RunFolder, second: RunFolder, known: Mapping[str, Any], anew: Mapping[str, Any]
+) -> Iterator[str]:
     then, now = (result.get("origin") or {} for result in (known, anew))
     for key, part, what in (("targets", "code", "the code that it names"), ("data", "contents", "the data")):
         if then.get(key) != now.get(key):
             names = origin.names(*(origin.parts(folder, part) for folder in (first, second)))
-            yield f"{what} is other than it was ({names})" if key == "targets" else f"{what} are other than they were ({names})"
+            yield (
+                f"{what} is other than it was ({names})"
+                if key == "targets"
+                else f"{what} are other than they were ({names})"
+            )
     if then.get("package") != now.get("package"):
         yield "dpfl-bench itself is other than it was"
 
@@ -145,11 +174,15 @@ def _tables(first: RunFolder, second: RunFolder) -> Iterator[str]:
         return
     if contents[0] == contents[1]:
         return
-    (head, *rows), (other_head, *other_rows) = (list(csv.reader(content.decode(errors="replace").splitlines())) for content in contents)
+    (head, *rows), (other_head, *other_rows) = (
+        list(csv.reader(content.decode(errors="replace").splitlines())) for content in contents
+    )
     yield _first_other(head, rows, other_head, other_rows)
 
 
-def _first_other(head: list[str], rows: list[list[str]], other_head: list[str], other_rows: list[list[str]]) -> str:
+def _first_other(
+    head: list[str], rows: list[list[str]], other_head: list[str], other_rows: list[list[str]]
+) -> str:
     if head != other_head:
         return f"metrics.csv: the columns were {','.join(head)}, now {','.join(other_head)}"
     for number, (row, other) in enumerate(zip(rows, other_rows, strict=False), start=1):
@@ -164,7 +197,9 @@ def _numbers(path: str, was: Any, now: Any) -> Iterator[str]:
     if isinstance(was, dict) and isinstance(now, dict):
         for key in dict.fromkeys([*was, *now]):
             if key not in NOT_NUMBERS:
-                yield from _numbers(f"{path}: {key}" if ":" not in path else f"{path}.{key}", was.get(key), now.get(key))
+                yield from _numbers(
+                    f"{path}: {key}" if ":" not in path else f"{path}.{key}", was.get(key), now.get(key)
+                )
     elif isinstance(was, list) and isinstance(now, list) and len(was) == len(now):
         for place, pair in enumerate(zip(was, now, strict=True)):
             yield from _numbers(f"{path}[{place}]", *pair)

@@ -19,9 +19,13 @@ def call(node: Mapping[str, Any], group: str, **given: Any) -> Any:
     offered = {**{k: v for k, v in node.items() if k in wanted}, **given}
     missing = [n for n, p in wanted.items() if n not in offered and p.default is inspect.Parameter.empty]
     if missing:
-        raise ConfigError(f"{group}.{missing[0]}: expected a value, for {node['_target_']} needs it; add it to the YAML file")
+        raise ConfigError(
+            f"{group}.{missing[0]}: expected a value, for {node['_target_']} needs it; add it to the YAML file"
+        )
     hints = _hints(function)
-    typed = {k: checked(f"{group}.{k}", v, hints[k]) if k in node and k in hints else v for k, v in offered.items()}
+    typed = {
+        k: checked(f"{group}.{k}", v, hints[k]) if k in node and k in hints else v for k, v in offered.items()
+    }
     return function(**{k: v for k, v in typed.items() if k in wanted})
 
 

@@ -8,13 +8,21 @@ from typing import Any
 
 from dpfl_bench.config.compose import GROUPS
 
-TITLES = {"algo": "algorithms", "dataset": "data sets", "model": "models", "partition": "partitions", "privacy": "privacy models"}
+TITLES = {
+    "algo": "algorithms",
+    "dataset": "data sets",
+    "model": "models",
+    "partition": "partitions",
+    "privacy": "privacy models",
+}
 
 
 def entries(config_dir: str | None = None) -> list[dict[str, str | None]]:
     """name, group, line, module of every choice; a user's folder adds to (and hides) the shipped ones."""
     folders = [Path(str(files("dpfl_bench.conf"))), *([Path(config_dir)] if config_dir else [])]
-    found = {(g, f.stem): f for folder in folders for g in GROUPS for f in sorted((folder / g).glob("[!_]*.yaml"))}
+    found = {
+        (g, f.stem): f for folder in folders for g in GROUPS for f in sorted((folder / g).glob("[!_]*.yaml"))
+    }
     return [_entry(group, file) for (group, _), file in found.items()]
 
 
@@ -22,7 +30,12 @@ def _entry(group: str, file: Path) -> dict[str, str | None]:
     lines = [line.strip() for line in file.read_text().splitlines()]
     comments = [line.lstrip("# ") for line in lines if line.startswith("#") and "@package" not in line]
     targets = [line.removeprefix("_target_:").strip() for line in lines if line.startswith("_target_:")]
-    return {"name": file.stem, "group": group, "line": comments[0] if comments else "", "module": targets[0] if targets else None}
+    return {
+        "name": file.stem,
+        "group": group,
+        "line": comments[0] if comments else "",
+        "module": targets[0] if targets else None,
+    }
 
 
 def text(found: list[dict[str, Any]]) -> str:

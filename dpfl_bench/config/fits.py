@@ -23,7 +23,12 @@ GROUPS = ("dataset", "partition", "model")
 # what the functions that our files name can take
 _LEAF, _OWNED = {"fraction": ranges.FRACTION}, {"owners": ranges.COUNT}
 _CNN, _VGG = "dpfl_bench.problems.models.cnn.cnn", "dpfl_bench.problems.models.vgg.vgg"
-_CONVOLVED = {"hidden": ranges.HIDDEN, "pooled": ranges.POOLED, "norm": ranges.NORM, "activation": ranges.ACTIVATION}
+_CONVOLVED = {
+    "hidden": ranges.HIDDEN,
+    "pooled": ranges.POOLED,
+    "norm": ranges.NORM,
+    "activation": ranges.ACTIVATION,
+}
 _OF_MAPS = ("channels", "kernel", "padding", "stride", "pool", "pool_stride", "input_groups")
 _GENERATED = dict.fromkeys(("clients", "records_per_client", "dimension", "rank"), ranges.COUNT)
 _RANGES: dict[str, dict[str, ranges.Range]] = {
@@ -47,7 +52,9 @@ _RANGES: dict[str, dict[str, ranges.Range]] = {
     "dpfl_bench.problems.models.mlp.mlp": {"hidden": ranges.HIDDEN},
     _CNN: _CONVOLVED,
     _VGG: _CONVOLVED,
-    "dpfl_bench.problems.models.lstm.lstm": dict.fromkeys(("embedding", "hidden", "layers", "vocabulary"), ranges.COUNT),
+    "dpfl_bench.problems.models.lstm.lstm": dict.fromkeys(
+        ("embedding", "hidden", "layers", "vocabulary"), ranges.COUNT
+    ),
     "dpfl_bench.problems.models.unet3d.unet3d": dict.fromkeys(("channels", "blocks"), ranges.COUNT),
 }
 _BRINGS_NO_LAW = re.compile(r"dpfl_bench\.data\.(?!synthetic\.)")
@@ -75,11 +82,17 @@ def _check_dataset(made: Settings) -> None:
     if split not in ("global", "client"):
         raise ConfigError(f"dataset.split={split}: expected global or client")
     if split == "client" and not fraction > 0:
-        raise ConfigError(f"dataset.split=client: expected dataset.test_fraction > 0, of each client's records; found {fraction:g}")
+        raise ConfigError(
+            f"dataset.split=client: expected dataset.test_fraction > 0, of each client's records; found {fraction:g}"
+        )
     if dataset.get("task", "classify") not in _NEAREST.keys() - {"regress"}:
         raise ConfigError(f"dataset.task={dataset['task']}: expected classify, next_token or segment")
     if _held(made).get("tokens"):
-        check_tokens(f"dataset={dataset['name']}", dataset["standardise"] != "none" or dataset["unit_norm"], dataset.get("transform"))
+        check_tokens(
+            f"dataset={dataset['name']}",
+            dataset["standardise"] != "none" or dataset["unit_norm"],
+            dataset.get("transform"),
+        )
     if dataset["standardise"] == "public":
         _check_published(dataset)
 
@@ -96,7 +109,9 @@ def _check_partition(made: Settings) -> None:
     dataset, partition = made.dataset, made.partition
     by_client = dataset.get("split") == "client"
     if partition.get("deals", "disjoint") not in ("disjoint", "overlapping"):
-        raise ConfigError(f"partition.deals={partition['deals']}: expected disjoint or overlapping, or leave it out if it is not known")
+        raise ConfigError(
+            f"partition.deals={partition['deals']}: expected disjoint or overlapping, or leave it out if it is not known"
+        )
     if by_client and made.overlapping:
         raise ConfigError(
             f"dataset.split=client, partition={partition['name']}: one client's test records may train another; use partition=iid"
@@ -108,7 +123,9 @@ def _check_partition(made: Settings) -> None:
         shares.classes(task(dataset) in ("classify", None), kind)
     if kind == "natural":
         _check_natural(made)
-    known = None if by_client else dataset["records"]  # of records that clients split, the training records are not all
+    known = (
+        None if by_client else dataset["records"]
+    )  # of records that clients split, the training records are not all
     if known is None:
         return
     if kind == "overlap":
@@ -213,4 +230,8 @@ def _held(made: Settings) -> Mapping[str, Any]:
     return made.dataset.get("holds") or {}
 
 
-_CHECKS: dict[str, Callable[[Settings], None]] = {"dataset": _check_dataset, "partition": _check_partition, "model": _check_model}
+_CHECKS: dict[str, Callable[[Settings], None]] = {
+    "dataset": _check_dataset,
+    "partition": _check_partition,
+    "model": _check_model,
+}

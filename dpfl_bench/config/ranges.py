@@ -32,7 +32,10 @@ SETTINGS = {
     ),
     "privacy.quantile": Range(lambda v: 0 < v < 1, "a number > 0 and < 1 (0.5: the median)"),
     "privacy.colluding": Range(lambda v: v >= 0, "a whole number >= 0"),
-    **{f"privacy.{key}": POSITIVE for key in ("quantile_lr", "quantile_noise", "norm_noise", "v", "noise_multiplier")},
+    **{
+        f"privacy.{key}": POSITIVE
+        for key in ("quantile_lr", "quantile_noise", "norm_noise", "v", "noise_multiplier")
+    },
     **{f"privacy.eps{k}": POSITIVE for k in range(3)},
     "engine.chunk": COUNT,
     "engine.workers": COUNT,

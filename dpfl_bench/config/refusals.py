@@ -27,7 +27,9 @@ def check(made: Settings) -> None:
 
 def _check_lots(made: Settings) -> None:
     if made.batch_size is not None and made.sample_rate is not None:
-        raise ConfigError(f"sample_rate={made.sample_rate:g}: expected one of the two, got batch_size={made.batch_size} too")
+        raise ConfigError(
+            f"sample_rate={made.sample_rate:g}: expected one of the two, got batch_size={made.batch_size} too"
+        )
     smallest = made.records_per_client
     if made.batch_size is not None and smallest is not None and made.batch_size > smallest:
         raise ConfigError(lot_too_large(made.batch_size, smallest))
@@ -43,7 +45,12 @@ def _check_memory(made: Settings) -> None:
             f"client_sampling=poisson: algo={name} needs control variates that sum to 0, and dividing by the expected cohort size "
             "breaks that; use client_sampling=fixed"
         )
-    if made.private and privacy.unit == "client" and privacy.trust == "central" and privacy.memory != "own_update":
+    if (
+        made.private
+        and privacy.unit == "client"
+        and privacy.trust == "central"
+        and privacy.memory != "own_update"
+    ):
         raise ConfigError(
             f"privacy.trust=central: algo={name} needs control variates that sum to 0, and with noise added once at a trusted server "
             "their sum is a random walk of that noise; use privacy=secagg, or say privacy.memory=own_update to run the drifting form"
@@ -70,7 +77,9 @@ def _check_noise(made: Settings) -> None:
     """How much noise: the keys that each calibration needs, and no others."""
     algo, privacy = made.algo, made.privacy
     if not algo["private"]:
-        raise ConfigError(f"eps={made.eps:g}: algo={algo['name']} is the one without privacy; use algo=dp_{algo['name']} or eps=inf")
+        raise ConfigError(
+            f"eps={made.eps:g}: algo={algo['name']} is the one without privacy; use algo=dp_{algo['name']} or eps=inf"
+        )
     epsilons = {f"eps{k}": value for k, value in enumerate((privacy.eps0, privacy.eps1, privacy.eps2))}
     gaussian = privacy.mechanism == "gaussian"
     wanted = {
@@ -80,16 +89,24 @@ def _check_noise(made: Settings) -> None:
     }[privacy.calibration]
     for key, value in {"noise_multiplier": privacy.noise_multiplier, "v": privacy.v, **epsilons}.items():
         if key in wanted and value is None:
-            raise ConfigError(f"privacy.{key}=null: expected a number > 0 with privacy.calibration={privacy.calibration}")
+            raise ConfigError(
+                f"privacy.{key}=null: expected a number > 0 with privacy.calibration={privacy.calibration}"
+            )
         if key not in wanted and value is not None:
             use = "fixed" if key != "v" else "formula"
-            remedy = f"say {use} there, or leave it out" if key == "v" or gaussian != key.startswith("eps") else "leave it out"
+            remedy = (
+                f"say {use} there, or leave it out"
+                if key == "v" or gaussian != key.startswith("eps")
+                else "leave it out"
+            )
             raise ConfigError(
                 f"privacy.{key}={value:g}: unused with privacy.calibration={privacy.calibration} and "
                 f"privacy.mechanism={privacy.mechanism}; {remedy}"
             )
     if privacy.calibration == "formula" and not (gaussian and privacy.unit == "client"):
-        raise ConfigError("privacy.calibration=formula: the formula is for Gaussian noise on a client's update; use exact or fixed")
+        raise ConfigError(
+            "privacy.calibration=formula: the formula is for Gaussian noise on a client's update; use exact or fixed"
+        )
 
 
 def _check_door(made: Settings) -> None:
@@ -141,7 +158,9 @@ def _check_lots_of_records(made: Settings) -> None:
 def _check_clients(made: Settings) -> None:
     privacy = made.privacy
     if privacy.mechanism == "privunit" and privacy.noise != "gaussian":
-        raise ConfigError(f"privacy.noise={privacy.noise}: unused, privacy.mechanism=privunit has no noise of its own; leave it out")
+        raise ConfigError(
+            f"privacy.noise={privacy.noise}: unused, privacy.mechanism=privunit has no noise of its own; leave it out"
+        )
     if privacy.mechanism == "privunit" and privacy.quantile is not None:
         raise ConfigError(
             f"privacy.quantile={privacy.quantile:g}: its bits carry Gaussian noise, which is not accounted for beside the pure "
@@ -153,8 +172,14 @@ def _check_clients(made: Settings) -> None:
             "to less noise on a sum; use privacy=local"
         )
     if privacy.colluding and privacy.trust != "secagg":
-        why = "each message already carries all of its noise" if privacy.trust == "local" else "clients hold no share of the noise"
-        raise ConfigError(f"privacy.colluding={privacy.colluding}: under privacy.trust={privacy.trust} {why}; leave it out")
+        why = (
+            "each message already carries all of its noise"
+            if privacy.trust == "local"
+            else "clients hold no share of the noise"
+        )
+        raise ConfigError(
+            f"privacy.colluding={privacy.colluding}: under privacy.trust={privacy.trust} {why}; leave it out"
+        )
     if privacy.colluding >= made.sampled_clients > 0 and privacy.colluding:
         raise ConfigError(
             f"privacy.colluding={privacy.colluding}: expected fewer than a cohort's {made.sampled_clients} clients, for somebody's share "
@@ -168,9 +193,13 @@ def _check_clip(made: Settings) -> None:
     if privacy.clip != "median":
         return
     if privacy.quantile is not None:
-        raise ConfigError(f"privacy.quantile={privacy.quantile:g}: expected privacy.clip to be the number it starts from, got median")
+        raise ConfigError(
+            f"privacy.quantile={privacy.quantile:g}: expected privacy.clip to be the number it starts from, got median"
+        )
     if privacy.unit == "record" and made.lots == "poisson":
-        raise ConfigError(f"privacy.clip=median: a Poisson lot (sample_rate={made.sample_rate:g}) may be empty; use batch_size or a number")
+        raise ConfigError(
+            f"privacy.clip=median: a Poisson lot (sample_rate={made.sample_rate:g}) may be empty; use batch_size or a number"
+        )
 
 
 def _check_norms(made: Settings) -> None:

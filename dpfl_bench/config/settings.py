@@ -55,7 +55,9 @@ class Privacy:
     @property
     def remembered(self) -> str:
         """What a client with control variates remembers of a round: its message with the noise in it, or its update without."""
-        return self.memory or ("own_message" if self.trust == "local" or self.unit == "record" else "own_update")
+        return self.memory or (
+            "own_message" if self.trust == "local" or self.unit == "record" else "own_update"
+        )
 
     @property
     def bounded_observer(self) -> Literal["server", "third_party"]:
@@ -160,7 +162,11 @@ class Settings:
     def records_per_client(self) -> int | None:
         """On average, rounded down: no smallest client has more. None of a user's own partition, which may leave records out."""
         known = self.dataset["records"] if self.dealing is not None else None
-        return self.records if self.records is not None or known is None else equal_share(known, self.partition, self.clients)
+        return (
+            self.records
+            if self.records is not None or known is None
+            else equal_share(known, self.partition, self.clients)
+        )
 
     @property
     def leaks(self) -> list[str]:
@@ -170,7 +176,9 @@ class Settings:
         if self.privacy.clip == "median":
             found.append(f"privacy.clip=median: C is the median of the norms of {where}, without noise")
         if self.model.get("init") == "near_optimum":
-            found.append("model.init=near_optimum: the initial model is made of the exact optimum of the private data")
+            found.append(
+                "model.init=near_optimum: the initial model is made of the exact optimum of the private data"
+            )
         found += _of_the_data(self.dataset)
         if self.privacy.accountant == "paper":
             found.append("privacy.accountant=paper: dpscaffold's own accountant credits what does not hold")
@@ -194,9 +202,13 @@ class Settings:
         told = {f.name: _plain(getattr(self, f.name)) for f in fields(self) if f.name not in untold}
         untold_here = {*untold_of(self.dataset, UNTOLD_OF_DATASET), *untold_of_groups}
         told["dataset"] = {k: v for k, v in self.dataset.items() if k not in untold_here}
-        told["model"] = {k: v for k, v in self.model.items() if k not in untold_of(self.model, UNTOLD_OF_MODEL)}
+        told["model"] = {
+            k: v for k, v in self.model.items() if k not in untold_of(self.model, UNTOLD_OF_MODEL)
+        }
         told["partition"] = {k: v for k, v in self.partition.items() if k not in untold_of_groups}
-        if not self.private and not self.privacy.bound_without_noise:  # both doors are open: nothing of these is used
+        if (
+            not self.private and not self.privacy.bound_without_noise
+        ):  # both doors are open: nothing of these is used
             told["privacy"] = told["delta"] = None
         text = json.dumps([RESULTS_VERSION, told], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()[:10]
@@ -206,19 +218,29 @@ def _of_the_data(dataset: dict[str, Any]) -> list[str]:
     """Statistics of the records that change what every client trains on (docs/privacy.md, what of the data a run uses)."""
     found = []
     if dataset.get("standardise") == "data":
-        found.append("dataset.standardise=data: mean and deviation of each feature are those of the training records, without noise")
+        found.append(
+            "dataset.standardise=data: mean and deviation of each feature are those of the training records, without noise"
+        )
     if dataset.get("transform") == "pca":
-        found.append("dataset.transform=pca: the mean and the directions of PCA are those of the training records, without noise")
+        found.append(
+            "dataset.transform=pca: the mean and the directions of PCA are those of the training records, without noise"
+        )
     if dataset["_target_"] == "dpfl_bench.data.reddit.load" and dataset.get("vocabulary_from") != "public":
-        found.append("dataset.vocabulary_from=data: the vocabulary is made of the training posts, whose words were counted without noise")
+        found.append(
+            "dataset.vocabulary_from=data: the vocabulary is made of the training posts, whose words were counted without noise"
+        )
     for key, told in (("shape", "how many features there are"), ("classes", "which labels there are")):
         if dataset[key] is None:
-            found.append(f"dataset.{key}=null: {told} is read off the records, and the model's size follows; where it is public, say it")
+            found.append(
+                f"dataset.{key}=null: {told} is read off the records, and the model's size follows; where it is public, say it"
+            )
     return found
 
 
 def equal_share(records: int, partition: dict[str, Any], clients: int) -> int:
-    return int(records * partition["percent"] / 100) if dealing(partition) == "overlap" else records // clients
+    return (
+        int(records * partition["percent"] / 100) if dealing(partition) == "overlap" else records // clients
+    )
 
 
 def dealing(partition: dict[str, Any]) -> str | None:
@@ -261,4 +283,8 @@ def untold_of(node: Mapping[str, Any], untold: Mapping[str, str]) -> Set[str]:
 
 
 def _plain(value: Any) -> Any:
-    return {f.name: _plain(getattr(value, f.name)) for f in fields(value)} if isinstance(value, Privacy) else value
+    return (
+        {f.name: _plain(getattr(value, f.name)) for f in fields(value)}
+        if isinstance(value, Privacy)
+        else value
+    )

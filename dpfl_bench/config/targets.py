@@ -18,7 +18,9 @@ from dpfl_bench.checks.errors import ConfigError
 from dpfl_bench.config import catalogue
 from dpfl_bench.config.settings import Settings
 
-_REFUSAL: ContextVar[str | None] = ContextVar("refusal", default=None)  # why nobody's own code is called at the moment
+_REFUSAL: ContextVar[str | None] = ContextVar(
+    "refusal", default=None
+)  # why nobody's own code is called at the moment
 
 
 @contextmanager
@@ -49,7 +51,9 @@ def remembers(algo: Mapping[str, Any]) -> bool:
         return remembers(algo["work"])
     found = target(algo)
     if not hasattr(found, "remembers"):
-        raise ConfigError(f"_target_={algo['_target_']}: expected an algorithm's class, which says whether its clients remember")
+        raise ConfigError(
+            f"_target_={algo['_target_']}: expected an algorithm's class, which says whether its clients remember"
+        )
     return bool(found.remembers)
 
 
@@ -75,7 +79,9 @@ def target(node: Mapping[str, Any]) -> Any:
     path = str(node["_target_"])
     module, _, name = path.rpartition(".")
     if module.partition(".")[0] in sys.stdlib_module_names:  # os.system and its like
-        raise ConfigError(f"_target_={path}: expected a function or class of dpfl_bench or of your own, not one of Python's library")
+        raise ConfigError(
+            f"_target_={path}: expected a function or class of dpfl_bench or of your own, not one of Python's library"
+        )
     try:
         return getattr(import_module(module), name)
     except (ImportError, AttributeError, ValueError) as error:

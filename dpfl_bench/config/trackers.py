@@ -20,4 +20,6 @@ def check(names: Any) -> None:
             raise ConfigError(f"trackers={names}: expected a list of {known}, found {name}")
         spec = find_spec(name)
         if spec is None or spec.origin is None:  # a folder of that name is not the package
-            raise ConfigError(f"trackers={names}: expected the package {name}, there is none; pip install 'dpfl-bench[{name}]'")
+            raise ConfigError(
+                f"trackers={names}: expected the package {name}, there is none; pip install 'dpfl-bench[{name}]'"
+            )

@@ -19,7 +19,10 @@ from dpfl_bench.config.ranges import SETTINGS
 from dpfl_bench.config.settings import Settings, equal_share
 
 # what a user's own file has to choose from, too
-CHOICES: dict[str, Any] = {"dataset.standardise": Literal["public", "data", "none"], "dataset.vocabulary_from": Literal["public", "data"]}
+CHOICES: dict[str, Any] = {
+    "dataset.standardise": Literal["public", "data", "none"],
+    "dataset.vocabulary_from": Literal["public", "data"],
+}
 NAME = re.compile(r"\w[\w.+-]{0,99}")  # of a choice: it becomes part of file names
 ONLY_FOR_COMPOSING = ("default_local_steps", "default_total_steps", "local_epochs", "total_epochs")
 
@@ -68,7 +71,9 @@ def _check_keys(config: Mapping[str, Any], reference: Mapping[str, Any], prefix:
         path = f"{prefix}{key}"
         if isinstance(reference[key], Mapping):
             if not isinstance(value, Mapping):
-                raise ConfigError(f"{path}={value}: expected keys of its own, like {path}.{next(iter(reference[key]))}")
+                raise ConfigError(
+                    f"{path}={value}: expected keys of its own, like {path}.{next(iter(reference[key]))}"
+                )
             _check_keys(value, reference[key], f"{path}.")
 
 
@@ -78,24 +83,32 @@ def _check_choices(config: Mapping[str, Any]) -> None:
         name = config[group].get("name") if isinstance(config[group], Mapping) else None
         if not (isinstance(name, str) and NAME.fullmatch(name)):
             told = " ".join(str(name).split())
-            raise ConfigError(f"{group}.name={told}: expected letters, digits, _ - . and +, the first a letter, a digit or _")
+            raise ConfigError(
+                f"{group}.name={told}: expected letters, digits, _ - . and +, the first a letter, a digit or _"
+            )
 
 
 def _check_names(prefix: str, given: Mapping[str, Any], names: Collection[str]) -> None:
     """Neither a key too many nor one too few (by `~key`, or in a user's own primary config)."""
     for name in names:
         if name not in given:
-            raise ConfigError(f"{prefix}{name}: expected a value, the key is missing; dpfl-bench run --cfg job shows the default")
+            raise ConfigError(
+                f"{prefix}{name}: expected a value, the key is missing; dpfl-bench run --cfg job shows the default"
+            )
     for name, value in given.items():
         if name not in names:
-            raise ConfigError(f"{prefix}{name}={value}: unknown key; expected one of {', '.join(sorted(names))}")
+            raise ConfigError(
+                f"{prefix}{name}={value}: unknown key; expected one of {', '.join(sorted(names))}"
+            )
 
 
 def _as_reference(path: str, value: Any, reference: Any) -> Any:
     """A group's values take the types of their defaults; a default of null takes anything."""
     if isinstance(reference, Mapping):
         if not isinstance(value, Mapping):
-            raise ConfigError(f"{path}={value}: expected the name of a file in conf/{path}/ or the keys of one")
+            raise ConfigError(
+                f"{path}={value}: expected the name of a file in conf/{path}/ or the keys of one"
+            )
         return {key: _as_reference(f"{path}.{key}", value[key], reference[key]) for key in value}
     kind = CHOICES.get(path, Any if reference is None else type(reference))
     return checked(path, value, kind)
@@ -118,18 +131,29 @@ def checked(path: str, value: Any, kind: Any) -> Any:
     if isinstance(kind, type) and hasattr(kind, "__dataclass_fields__"):
         hints = _hints(kind)
         _check_names(f"{path}.".lstrip("."), value, hints)
-        given = {f.name: checked(f"{path}.{f.name}".lstrip("."), value[f.name], hints[f.name]) for f in fields(kind)}
+        given = {
+            f.name: checked(f"{path}.{f.name}".lstrip("."), value[f.name], hints[f.name])
+            for f in fields(kind)
+        }
         return kind(**given)
     if kind is float and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
     expected = get_origin(kind) or kind
     if not isinstance(value, expected) or (isinstance(value, bool) and expected is not bool):
-        raise ConfigError(f"{path}={'null' if value is None else value}: expected {_WORDS.get(expected, expected)}")
+        raise ConfigError(
+            f"{path}={'null' if value is None else value}: expected {_WORDS.get(expected, expected)}"
+        )
     return value
 
 
 _hints = cache(get_type_hints)
-_WORDS = {bool: "true or false", int: "a whole number", float: "a number", str: "a word", list: "a list like [1,2]"}
+_WORDS = {
+    bool: "true or false",
+    int: "a whole number",
+    float: "a number",
+    str: "a word",
+    list: "a list like [1,2]",
+}
 
 
 def _without_stale(dataset: dict[str, Any], reference: Mapping[str, Any]) -> dict[str, Any]:
@@ -141,7 +165,12 @@ def _without_stale(dataset: dict[str, Any], reference: Mapping[str, Any]) -> dic
     split_alike = all(dataset.get(key) == reference.get(key) for key in ("test_fraction", "split"))
     told = dataset["records"] != reference["records"] or split_alike
     records = dataset["records"] if told else None
-    return {**dataset, "gram": None, "max_row_norm": 1.0 if dataset["unit_norm"] else None, "records": records}
+    return {
+        **dataset,
+        "gram": None,
+        "max_row_norm": 1.0 if dataset["unit_norm"] else None,
+        "records": records,
+    }
 
 
 def _as_the_model_sees(dataset: dict[str, Any]) -> dict[str, Any]:
@@ -151,7 +180,10 @@ def _as_the_model_sees(dataset: dict[str, Any]) -> dict[str, Any]:
     from dpfl_bench.data.features import transformed_shape
 
     try:
-        return {**dataset, "shape": transformed_shape(dataset["shape"], dataset["transform"], dataset.get("dimensions"))}
+        return {
+            **dataset,
+            "shape": transformed_shape(dataset["shape"], dataset["transform"], dataset.get("dimensions")),
+        }
     except ValueError as error:
         raise ConfigError(str(error)) from None
 
@@ -181,7 +213,11 @@ def _schedule(config: Mapping[str, Any]) -> dict[str, int]:
 
 def _epochs_as_steps(config: Mapping[str, Any]) -> dict[str, int]:
     """local_steps and total_steps of local_epochs and total_epochs."""
-    asked = {name: f"{name.removesuffix('epochs')}steps" for name in ("local_epochs", "total_epochs") if config[name] is not None}
+    asked = {
+        name: f"{name.removesuffix('epochs')}steps"
+        for name in ("local_epochs", "total_epochs")
+        if config[name] is not None
+    }
     steps = {}
     for name, follows in asked.items():
         epochs = checked(name, config[name], int)

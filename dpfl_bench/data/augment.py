@@ -36,4 +36,6 @@ def _augmented(image: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     for flip in (PIL.Image.Transpose.FLIP_LEFT_RIGHT, PIL.Image.Transpose.FLIP_TOP_BOTTOM):
         if rng.random() < 0.5:
             made = made.transpose(flip)
-    return np.asarray(made.rotate(rng.uniform(-DEGREES, DEGREES), PIL.Image.Resampling.BILINEAR)).transpose(2, 0, 1)
+    return np.asarray(made.rotate(rng.uniform(-DEGREES, DEGREES), PIL.Image.Resampling.BILINEAR)).transpose(
+        2, 0, 1
+    )

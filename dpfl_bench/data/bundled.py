@@ -15,6 +15,8 @@ def records(name: str, source: str, expected: int, skipped: int = 0, largest: fl
     spec = find_spec("sklearn")
     assert spec is not None  # a dependency
     assert spec.submodule_search_locations
-    table = np.loadtxt(Path(spec.submodule_search_locations[0]) / "datasets" / "data" / name, delimiter=",", skiprows=skipped)
+    table = np.loadtxt(
+        Path(spec.submodule_search_locations[0]) / "datasets" / "data" / name, delimiter=",", skiprows=skipped
+    )
     x, y = (table[:, :-1] / largest).astype(np.float32), table[:, -1].astype(np.int64)
     return Records(x, y, x[:0], y[:0], None, int(y.max()) + 1, f"scikit-learn: {source}", expected)

@@ -54,7 +54,11 @@ def of_files(dataset: Mapping[str, Any]) -> Contents | None:
     """Where `has_known_files`; None where some of them are missing."""
     files = _files(dataset)
     try:
-        return None if files is None else Contents({name: _digest(*_stamp(file)) for name, file in files.items()})
+        return (
+            None
+            if files is None
+            else Contents({name: _digest(*_stamp(file)) for name, file in files.items()})
+        )
     except FileNotFoundError:
         return None
 
@@ -94,7 +98,13 @@ def _hex(*content: Any) -> str:
 def _stamp(file: Path) -> tuple[str, tuple[int, ...]]:
     """ctime cannot be set back by whoever writes to a file and then sets its times."""
     found = file.stat()
-    return os.fspath(file.absolute()), (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+    return os.fspath(file.absolute()), (
+        found.st_dev,
+        found.st_ino,
+        found.st_size,
+        found.st_mtime_ns,
+        found.st_ctime_ns,
+    )
 
 
 @cache

@@ -20,7 +20,11 @@ def summary(records: Records, parts: list[np.ndarray], chosen: Mapping[str, Any]
     """Sizes, and each label's count where records have one label; `chosen`: the names, settings (`ways`), hash and files."""
     sizes = np.array([len(part) for part in parts])
     classes = records.classes if records.task == "classify" else 0
-    labels = [np.bincount(records.train_y[part], minlength=classes).tolist() for part in parts[:FIRST]] if classes else None
+    labels = (
+        [np.bincount(records.train_y[part], minlength=classes).tolist() for part in parts[:FIRST]]
+        if classes
+        else None
+    )
     return {
         **chosen,
         "source": records.source,
@@ -79,7 +83,9 @@ def text(shown: Mapping[str, Any]) -> str:
         f"records per client: min {sizes['min']}, median {sizes['median']:g}, max {sizes['max']}; the first: {first}",
     ]
     if not shown["dealt"] == shown["distinct"] == shown["training"]:
-        lines.append(f"{shown['distinct']} of the {shown['training']} training records are held by a client, {shown['dealt']} in all hands")
+        lines.append(
+            f"{shown['distinct']} of the {shown['training']} training records are held by a client, {shown['dealt']} in all hands"
+        )
     if shown["first_labels"] is not None:
         lines += ["labels of the first clients:", *_histograms(shown["first_labels"], shown["classes"])]
     return "\n".join([*lines, f"picture: {shown['picture']}", f"every client: {shown['table']}"]) + "\n"
@@ -90,7 +96,13 @@ def _histograms(labels: list[list[int]], classes: int) -> list[str]:
         return [f"  {client:>6}  {_most(counts)}" for client, counts in enumerate(labels)]
     width = max(len(str(count)) for counts in [*labels, [classes]] for count in counts) + 1
     head = "  client " + "".join(f"{label:>{width}}" for label in range(classes))
-    return [head, *(f"  {client:>6} " + "".join(f"{count:>{width}}" for count in counts) for client, counts in enumerate(labels))]
+    return [
+        head,
+        *(
+            f"  {client:>6} " + "".join(f"{count:>{width}}" for count in counts)
+            for client, counts in enumerate(labels)
+        ),
+    ]
 
 
 def _most(counts: list[int]) -> str:

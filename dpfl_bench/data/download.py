@@ -33,7 +33,9 @@ def fetch(url: str, target: Path, checksum: str | None, remedy: str, algorithm: 
     part = target.with_name(f".{target.name}.part")
     try:
         with made(target.parent), alone(part):
-            if checksum is None or not target.is_file() or file_checksum(target, algorithm) != checksum:  # no other process was faster
+            if (
+                checksum is None or not target.is_file() or file_checksum(target, algorithm) != checksum
+            ):  # no other process was faster
                 _fill(url, part, checksum, algorithm, remedy)
                 part.replace(target)
     except DataError:
@@ -141,7 +143,13 @@ def _continue(url: str, part: Path) -> None:
         with (
             part.open("ab" if resumed else "wb") as file,
             tqdm(
-                desc=part.name[1:-5], total=total, initial=have * resumed, unit="B", unit_scale=True, disable=None, file=sys.stderr
+                desc=part.name[1:-5],
+                total=total,
+                initial=have * resumed,
+                unit="B",
+                unit_scale=True,
+                disable=None,
+                file=sys.stderr,
             ) as bar,
         ):
             while chunk := reply.read(_CHUNK):

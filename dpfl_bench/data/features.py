@@ -45,11 +45,16 @@ _BLOCK = 4096  # rows at a time in float64
 _LARGEST_PCA = 8192  # features: half a gigabyte of covariance
 _DIGEST = 32  # bytes of a sha256
 # what torch.load and a download raise for files that are cut, foreign or out of reach
-_UNREADABLE = (*(OSError, EOFError, ValueError, RuntimeError, LookupError, TypeError, AttributeError), pickle.UnpicklingError)
+_UNREADABLE = (
+    *(OSError, EOFError, ValueError, RuntimeError, LookupError, TypeError, AttributeError),
+    pickle.UnpicklingError,
+)
 _IMAGENET = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # mean and deviation of its red, green and blue
 
 
-def transformed_shape(shape: Sequence[int] | None, transform: str | None, dimensions: int | None) -> list[int] | None:
+def transformed_shape(
+    shape: Sequence[int] | None, transform: str | None, dimensions: int | None
+) -> list[int] | None:
     """What the model sees of records of this shape (None: unknown); a DataError where the transform cannot take them."""
     if transform == "pca":
         return [_dimensions(shape, dimensions)]
@@ -58,23 +63,33 @@ def transformed_shape(shape: Sequence[int] | None, transform: str | None, dimens
     given, image = list(shape or ()), len(shape or ()) == 3
     if transform == "scatternet":
         if not image or min(given[1:]) < 4:
-            raise DataError(f"dataset.transform=scatternet: expected images of at least 4x4, found records of shape {given}")
+            raise DataError(
+                f"dataset.transform=scatternet: expected images of at least 4x4, found records of shape {given}"
+            )
         return [81 * given[0], given[1] // 4, given[2] // 4]
     if transform == "resnet18":
         if not image or given[0] != 3:
-            raise DataError(f"dataset.transform=resnet18: expected images of three colours, found records of shape {given}")
+            raise DataError(
+                f"dataset.transform=resnet18: expected images of three colours, found records of shape {given}"
+            )
         return [512]
     raise DataError(f"dataset.transform={transform}: expected null, pca, scatternet or resnet18")
 
 
 def _dimensions(shape: Sequence[int] | None, dimensions: int | None) -> int:
     if dimensions is None:
-        raise DataError("dataset.transform=pca: expected dataset.dimensions; add `dimensions: N` to the data set's YAML file")
+        raise DataError(
+            "dataset.transform=pca: expected dataset.dimensions; add `dimensions: N` to the data set's YAML file"
+        )
     if shape is not None and len(shape) not in (1, 3):
-        raise DataError(f"dataset.transform=pca: expected flat features or images, found records of shape {list(shape)}")
+        raise DataError(
+            f"dataset.transform=pca: expected flat features or images, found records of shape {list(shape)}"
+        )
     most = _LARGEST_PCA if shape is None else math.prod(shape)
     if most > _LARGEST_PCA:
-        raise DataError(f"dataset.transform=pca: expected at most {_LARGEST_PCA} features, found {most}; choose another data set")
+        raise DataError(
+            f"dataset.transform=pca: expected at most {_LARGEST_PCA} features, found {most}; choose another data set"
+        )
     if not 1 <= dimensions <= most:
         raise DataError(f"dataset.dimensions={dimensions}: expected 1 to {most}, the number of features")
     return dimensions
@@ -85,7 +100,9 @@ def extracted(raw: Records, transform: str | None, weights: str | None) -> Recor
     if transform not in ("scatternet", "resnet18"):
         return raw
     if raw.train_x.dtype != np.uint8:
-        raise DataError(f"dataset.transform={transform}: expected uint8 images, {raw.source} holds {raw.train_x.dtype} numbers")
+        raise DataError(
+            f"dataset.transform={transform}: expected uint8 images, {raw.source} holds {raw.train_x.dtype} numbers"
+        )
     shape = transformed_shape(raw.train_x.shape[1:], transform, None) or []
     told: dict[str, Any]
     compute: _Compute
@@ -94,7 +111,9 @@ def extracted(raw: Records, transform: str | None, weights: str | None) -> Recor
     else:
         network, digest = _network(weights)
         told, compute = {"size": 224, "weights": digest}, partial(_penultimate, network)
-    train, test = (_once(x, {"transform": transform, **told}, shape, compute) for x in (raw.train_x, raw.test_x))
+    train, test = (
+        _once(x, {"transform": transform, **told}, shape, compute) for x in (raw.train_x, raw.test_x)
+    )
     return replace(raw, train_x=train, test_x=test, source=f"{raw.source}, as {transform} features")
 
 
@@ -105,7 +124,9 @@ def projected(train: np.ndarray, test: np.ndarray, dimensions: int) -> tuple[np.
     entry is positive.
     """
     if dimensions > len(train):
-        raise DataError(f"dataset.dimensions={dimensions}: expected at most the number of training records, {len(train)}")
+        raise DataError(
+            f"dataset.dimensions={dimensions}: expected at most the number of training records, {len(train)}"
+        )
     train, test = (x.reshape(len(x), math.prod(x.shape[1:])) for x in (train, test))
     mean = train.mean(axis=0, dtype=np.float64)
     covariance = np.zeros((len(mean), len(mean)))
@@ -133,7 +154,9 @@ def _batches(images: np.ndarray, name: str) -> Iterator[Tensor]:
     import torch
     from tqdm import tqdm
 
-    for start in tqdm(range(0, len(images), _BATCH), unit="batch", desc=name, disable=None, leave=False, file=sys.stderr):
+    for start in tqdm(
+        range(0, len(images), _BATCH), unit="batch", desc=name, disable=None, leave=False, file=sys.stderr
+    ):
         yield torch.from_numpy(images[start : start + _BATCH].astype(np.float32) / 255)
 
 
@@ -150,7 +173,9 @@ def _kymatio_version() -> str:
     try:
         importlib.import_module("kymatio.scattering2d.frontend.torch_frontend")
     except ImportError as error:
-        raise DataError("dataset.transform=scatternet: needs kymatio: pip install 'dpfl-bench[features]'") from error
+        raise DataError(
+            "dataset.transform=scatternet: needs kymatio: pip install 'dpfl-bench[features]'"
+        ) from error
     return version("kymatio")
 
 
@@ -164,7 +189,9 @@ def _penultimate(network: nn.Module, images: np.ndarray) -> Iterator[np.ndarray]
             resized = torch.nn.functional.interpolate(batch, size=(224, 224), mode="bilinear", antialias=True)
             found: np.ndarray = network((resized - mean) / deviation).numpy()
             if not np.isfinite(found).all():
-                raise DataError("dataset.transform=resnet18: the weights give features that are not finite: choose other dataset.weights")
+                raise DataError(
+                    "dataset.transform=resnet18: the weights give features that are not finite: choose other dataset.weights"
+                )
             yield found
 
 
@@ -174,13 +201,17 @@ def _network(weights: str | None) -> tuple[nn.Module, str]:
 
     where, state = _state(weights)
     try:
-        kept = {k: v.float() if v.is_floating_point() else v for k, v in state.items() if not k.startswith("fc.")}
+        kept = {
+            k: v.float() if v.is_floating_point() else v for k, v in state.items() if not k.startswith("fc.")
+        }
         with torch.device("meta"):  # without random numbers, which would be overwritten
             network = import_torchvision().models.resnet18(weights=None)
         network.fc = torch.nn.Identity()
         network.load_state_dict(kept, assign=True)
     except _UNREADABLE as error:
-        raise DataError(f"{where}: expected a state_dict of resnet18 ({_line(error)}): choose another dataset.weights") from error
+        raise DataError(
+            f"{where}: expected a state_dict of resnet18 ({_line(error)}): choose another dataset.weights"
+        ) from error
     digest = hashlib.sha256()
     for name, value in sorted(kept.items()):
         digest.update(f"{name} {tuple(value.shape)}".encode() + value.contiguous().numpy().tobytes())
@@ -195,15 +226,23 @@ def _state(weights: str | None) -> tuple[str, Any]:
         try:
             return weights, torch.load(Path(weights).expanduser(), map_location="cpu", weights_only=True)
         except _UNREADABLE as error:
-            raise DataError(f"dataset.weights={weights}: cannot read it ({_line(error)}): expected a state_dict of resnet18") from error
+            raise DataError(
+                f"dataset.weights={weights}: cannot read it ({_line(error)}): expected a state_dict of resnet18"
+            ) from error
     published = import_torchvision().models.ResNet18_Weights.IMAGENET1K_V1
     file = Path(torch.hub.get_dir(), "checkpoints", published.url.rpartition("/")[2])
     try:
         with contextlib.redirect_stdout(sys.stderr):  # torch says there what it downloads
-            return str(file), published.get_state_dict(progress=False, check_hash=True, map_location="cpu", weights_only=True)
+            return str(file), published.get_state_dict(
+                progress=False, check_hash=True, map_location="cpu", weights_only=True
+            )
     except (*_UNREADABLE, http.client.HTTPException) as error:
-        advice = f"delete {file} if it is there, then go online or put the file there, or set dataset.weights=FILE"
-        raise DataError(f"dataset.transform=resnet18: cannot get {published.url} ({_line(error)}): {advice}") from error
+        advice = (
+            f"delete {file} if it is there, then go online or put the file there, or set dataset.weights=FILE"
+        )
+        raise DataError(
+            f"dataset.transform=resnet18: cannot get {published.url} ({_line(error)}): {advice}"
+        ) from error
 
 
 def _line(error: BaseException) -> str:

@@ -35,7 +35,9 @@ def _images(x: list[Any], y: list[Any]) -> leaf.Arrays:
             raise ValueError(f"expected labels 0..{_CLASSES - 1}, found {label!r}")
     pixels = np.array(x, np.float64).reshape(-1, 1, 28, 28)
     levels = np.nan_to_num(pixels * 255).round().clip(0, 255)
-    wrong = ~(abs(pixels * 255 - levels) < 1e-3)  # also where not a number; a thousandth of a level is a float32's rounding
+    wrong = ~(
+        abs(pixels * 255 - levels) < 1e-3
+    )  # also where not a number; a thousandth of a level is a float32's rounding
     if wrong.any():
         raise ValueError(f"expected grey levels k/255 in 0..1, found {pixels[wrong][0]:g}")
     return levels.astype(np.uint8), np.array(y, np.int64)

@@ -22,7 +22,9 @@ class ImageSet(NamedTuple):
     @property
     def name(self) -> str:
         """The data set's."""
-        return {"FashionMNIST": "fashion_mnist"}.get(self.source, "_".join([self.source, *self.split.values()]).lower())
+        return {"FashionMNIST": "fashion_mnist"}.get(
+            self.source, "_".join([self.source, *self.split.values()]).lower()
+        )
 
     @property
     def title(self) -> str:
@@ -33,11 +35,17 @@ class ImageSet(NamedTuple):
         return [file for part in (*self.train, *self.test, self.beside) for file in part]
 
 
-def _idx(source: str, train: str, test: str, classes: int, records: tuple[int, int], split: str = "") -> ImageSet:
+def _idx(
+    source: str, train: str, test: str, classes: int, records: tuple[int, int], split: str = ""
+) -> ImageSet:
     """A set in MNIST's format."""
-    parts: list[list[Files]] = [[(f"{part}-images-idx3-ubyte", f"{part}-labels-idx1-ubyte")] for part in (train, test)]
+    parts: list[list[Files]] = [
+        [(f"{part}-images-idx3-ubyte", f"{part}-labels-idx1-ubyte")] for part in (train, test)
+    ]
     beside, chosen = ([ZIP], {"split": split}) if split else ([], {})
-    return ImageSet(source, f"{source}/raw", parts[0], parts[1], beside, (1, 28, 28), classes, records, chosen)
+    return ImageSet(
+        source, f"{source}/raw", parts[0], parts[1], beside, (1, 28, 28), classes, records, chosen
+    )
 
 
 def _emnist(split: str, records: tuple[int, int]) -> ImageSet:
@@ -45,13 +53,30 @@ def _emnist(split: str, records: tuple[int, int]) -> ImageSet:
 
 
 def _cifar(source: str, folder: str, train: list[str], test: str, meta: str, classes: int) -> ImageSet:
-    return ImageSet(source, folder, [(file,) for file in train], [(test,)], [meta], (3, 32, 32), classes, (50000, 10000), {})
+    return ImageSet(
+        source,
+        folder,
+        [(file,) for file in train],
+        [(test,)],
+        [meta],
+        (3, 32, 32),
+        classes,
+        (50000, 10000),
+        {},
+    )
 
 
 SETS = {
     "MNIST": _idx("MNIST", "train", "t10k", 10, (60000, 10000)),
     "FashionMNIST": _idx("FashionMNIST", "train", "t10k", 10, (60000, 10000)),
-    "CIFAR10": _cifar("CIFAR10", "cifar-10-batches-py", [f"data_batch_{i}" for i in range(1, 6)], "test_batch", "batches.meta", 10),
+    "CIFAR10": _cifar(
+        "CIFAR10",
+        "cifar-10-batches-py",
+        [f"data_batch_{i}" for i in range(1, 6)],
+        "test_batch",
+        "batches.meta",
+        10,
+    ),
     "CIFAR100": _cifar("CIFAR100", "cifar-100-python", ["train"], "test", "meta", 100),
     "EMNIST_balanced": _emnist("balanced", (112800, 18800)),
     "EMNIST_bymerge": _emnist("bymerge", (697932, 116323)),

@@ -54,9 +54,13 @@ def preprocess(image: Path, mask: Path, normalise: Normalise) -> tuple[np.ndarra
     """A normalised volume, float32, and its mask, uint8 zeros and ones; both 48x60x48 in canonical axes."""
     (volume, where), (brain, brain_where) = _read(image), _read(mask)
     if volume.shape != brain.shape:
-        raise DataError(f"{mask}: a mask of {brain.shape} voxels for a volume of {volume.shape}: replace one of the two files")
+        raise DataError(
+            f"{mask}: a mask of {brain.shape} voxels for a volume of {volume.shape}: replace one of the two files"
+        )
     if _apart(where, brain_where, volume.shape) > 0.5:
-        raise DataError(f"{mask}: lies elsewhere than {image} (their affines differ): replace one of the two files")
+        raise DataError(
+            f"{mask}: lies elsewhere than {image} (their affines differ): replace one of the two files"
+        )
     if not np.isin(brain, (0, 1)).all():
         raise DataError(f"{mask}: expected a mask of zeros and ones: replace the file")
     if not np.isfinite(volume).all() or volume.min() == volume.max():
@@ -90,15 +94,26 @@ def resize(volume: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
 def _read(file: Path) -> tuple[np.ndarray, np.ndarray]:
     """A file's voxels in canonical axes, and the (4, 4) matrix that places them in the scanner."""
     nibabel = _nibabel()
-    unreadable = (OSError, EOFError, ValueError, zlib.error, nibabel.filebasedimages.ImageFileError, nibabel.spatialimages.HeaderDataError)
+    unreadable = (
+        OSError,
+        EOFError,
+        ValueError,
+        zlib.error,
+        nibabel.filebasedimages.ImageFileError,
+        nibabel.spatialimages.HeaderDataError,
+    )
     try:
         found = nibabel.as_closest_canonical(nibabel.load(file))
         voxels, place = np.asarray(found.dataobj, np.float32), np.asarray(found.affine, float)
     except unreadable as error:
         reason = " ".join(str(error).split()) or type(error).__name__
-        raise DataError(f"{file}: cannot read it as NIfTI ({reason}): replace the file, it may be cut short") from error
+        raise DataError(
+            f"{file}: cannot read it as NIfTI ({reason}): replace the file, it may be cut short"
+        ) from error
     if voxels.ndim != 3 or 0 in voxels.shape:
-        raise DataError(f"{file}: expected a volume of three axes, found shape {voxels.shape}: replace the file")
+        raise DataError(
+            f"{file}: expected a volume of three axes, found shape {voxels.shape}: replace the file"
+        )
     return voxels, place
 
 
@@ -112,7 +127,9 @@ def _nibabel() -> Any:
     try:
         import nibabel
     except ImportError as error:
-        raise DataError("ixi: reading NIfTI files needs nibabel: pip install 'dpfl-bench[medical]'") from error
+        raise DataError(
+            "ixi: reading NIfTI files needs nibabel: pip install 'dpfl-bench[medical]'"
+        ) from error
     return nibabel
 
 
@@ -127,7 +144,9 @@ def _subjects(folder: Path) -> list[Path]:
 def _hospital(subject: Path) -> str:
     match = re.fullmatch(r"IXI\d+-([A-Za-z]+)-\d+", subject.name)
     if match is None or match[1] not in HOSPITALS:
-        raise DataError(f"{subject}: expected a name IXI<number>-<{', '.join(HOSPITALS)}>-<number>: rename or remove the folder")
+        raise DataError(
+            f"{subject}: expected a name IXI<number>-<{', '.join(HOSPITALS)}>-<number>: rename or remove the folder"
+        )
     return match[1]
 
 
@@ -145,5 +164,7 @@ def _owners(hospitals: list[str], count: int | None) -> tuple[np.ndarray, str]:
         present = [name for name in HOSPITALS if name in hospitals]
         return np.array([present.index(name) for name in hospitals]), f"hospitals {', '.join(present)}"
     if not 1 <= count <= len(hospitals):
-        raise DataError(f"dataset.owners={count}: expected 1 to {len(hospitals)} owners (the subjects), or null for the hospitals")
+        raise DataError(
+            f"dataset.owners={count}: expected 1 to {len(hospitals)} owners (the subjects), or null for the hospitals"
+        )
     return np.arange(len(hospitals)) % count, f"dealt to {count} owners in turn"

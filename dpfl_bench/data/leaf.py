@@ -97,8 +97,22 @@ def read(kind: Kind, root: str | None, fraction: float, seed: int) -> Records:
         train, test = _sampled(train, test, fraction, seed)
         source += f"; {fraction:g} of the records"
     owners, test_owners = _renumbered(train.owners, test.owners, len(names))
-    counted = (int(fraction * samples + 0.5), kind.counted) if kind.counted else None  # that share of the records is of as many
-    return Records(train.x, train.y, test.x, test.y, owners, kind.classes, source, kind.samples, kind.task, test_owners, counted)
+    counted = (
+        (int(fraction * samples + 0.5), kind.counted) if kind.counted else None
+    )  # that share of the records is of as many
+    return Records(
+        train.x,
+        train.y,
+        test.x,
+        test.y,
+        owners,
+        kind.classes,
+        source,
+        kind.samples,
+        kind.task,
+        test_owners,
+        counted,
+    )
 
 
 def _text(file: Path, remedy: str) -> str:
@@ -106,7 +120,9 @@ def _text(file: Path, remedy: str) -> str:
     try:
         text = file.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
-        raise DataError(f"{file}: expected UTF-8 text, found byte {error.object[error.start]:#04x} at {error.start}: {remedy}") from error
+        raise DataError(
+            f"{file}: expected UTF-8 text, found byte {error.object[error.start]:#04x} at {error.start}: {remedy}"
+        ) from error
     except OSError as error:
         raise DataError(f"{file}: cannot be read ({error.strerror}): {remedy}") from error
     if not text or text.isspace():
@@ -134,11 +150,15 @@ def _part(kind: Kind, folder: Path, part: str, names: dict[str, int]) -> _Part:
     steps = kind.steps.format(folder=folder)
     if not files:
         where = f"expected {folder}/train/*.json and {folder}/test/*.json"
-        raise DataError(f"no file {folder / part}/*.json: {where}: {steps}, or set dataset.root or DPFL_DATA_DIR to where {kind.name}/ is")
+        raise DataError(
+            f"no file {folder / part}/*.json: {where}: {steps}, or set dataset.root or DPFL_DATA_DIR to where {kind.name}/ is"
+        )
     x, y, owners, samples = _Column(), _Column(), _Column(), 0
     homes: dict[str, Path] = {}  # each user's file
     for file in files:
-        for name, count, (user_x, user_y) in _users(kind, file, f"make it again ({steps})", empty=part != "train"):
+        for name, count, (user_x, user_y) in _users(
+            kind, file, f"make it again ({steps})", empty=part != "train"
+        ):
             if homes.setdefault(name, file) is not file:
                 raise DataError(
                     f"{file}: user {name!r} is in {homes[name]} already, expected one file in {part} for each user: {_TWICE} ({steps})"
@@ -155,7 +175,9 @@ def _users(kind: Kind, file: Path, remedy: str, empty: bool) -> Iterator[tuple[s
     content = json_of(file, remedy, lambda fields: _converted(fields, kind.convert))
     for key, expected in (("users", list), ("num_samples", list), ("user_data", dict)):
         if not isinstance(content.get(key), expected):
-            raise DataError(f"{file}: expected LEAF's users, num_samples and user_data, found no {key}: {remedy}")
+            raise DataError(
+                f"{file}: expected LEAF's users, num_samples and user_data, found no {key}: {remedy}"
+            )
     users, counts, held = content["users"], content["num_samples"], content["user_data"]
     if not users or len(set(map(str, users))) < len(users):
         raise DataError(f"{file}: expected users, each named once, found {len(users)} names: {remedy}")
@@ -163,7 +185,9 @@ def _users(kind: Kind, file: Path, remedy: str, empty: bool) -> Iterator[tuple[s
         raise DataError(f"{file}: {len(users)} users with {len(counts)} num_samples: {remedy}")
     # LEAF leaves users in user_data whom its split has emptied and taken off the list
     unlisted = held.keys() - set(map(str, users))
-    stray = next((name for name in sorted(unlisted) if not isinstance(held[name], _User) or held[name].samples), None)
+    stray = next(
+        (name for name in sorted(unlisted) if not isinstance(held[name], _User) or held[name].samples), None
+    )
     if stray is not None:
         raise DataError(f"{file}: user {stray!r} of user_data is missing in users: {remedy}")
     for name, count in zip(map(str, users), counts, strict=True):
@@ -203,7 +227,9 @@ def _sampled(train: _Part, test: _Part, fraction: float, seed: int) -> tuple[_Pa
     keep = np.zeros(total, bool)
     keep[generator(seed, "fraction").choice(total, int(fraction * total + 0.5), replace=False)] = True
     if not keep[: len(train.y)].any():
-        raise DataError(f"dataset.fraction={fraction:g} of {total} records leaves no training record: choose a larger one")
+        raise DataError(
+            f"dataset.fraction={fraction:g} of {total} records leaves no training record: choose a larger one"
+        )
     return train.take(keep[: len(train.y)]), test.take(keep[len(train.y) :])
 
 

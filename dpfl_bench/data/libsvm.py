@@ -53,11 +53,15 @@ def _find(path: str | None, default: Path, url: str | None, sha256: str | None, 
     file = Path(path).expanduser() if path else default
     if not file.is_file():
         if path or url is None:
-            raise DataError(f"no file {file}: put it there (LIBSVM text), or set dataset.path, dataset.root or DPFL_DATA_DIR")
+            raise DataError(
+                f"no file {file}: put it there (LIBSVM text), or set dataset.path, dataset.root or DPFL_DATA_DIR"
+            )
         return fetch(url, file, sha256, steps)
     if sha256 is not None and (found := file_checksum(file)) != sha256:
         again = "correct dataset.path" if path else f"delete it, then {steps}"
-        raise DataError(f"{file}: sha256 {found}, expected {sha256}: {again}, or set dataset.verify=false to take it as it is")
+        raise DataError(
+            f"{file}: sha256 {found}, expected {sha256}: {again}, or set dataset.verify=false to take it as it is"
+        )
     return file
 
 
@@ -68,7 +72,9 @@ def _read(files: list[Path], features: int | None) -> tuple[list[np.ndarray], li
     names = ", ".join(str(file) for file in files)
     # together, for as many features. Indices begin at 1: were the files asked, one record could move everybody's features by one
     try:
-        parts = load_svmlight_files([str(file) for file in files], n_features=features, dtype=np.float32, zero_based=False)
+        parts = load_svmlight_files(
+            [str(file) for file in files], n_features=features, dtype=np.float32, zero_based=False
+        )
     except (ValueError, OSError) as error:
         reason = " ".join(str(error).split())
         raise DataError(
@@ -77,6 +83,8 @@ def _read(files: list[Path], features: int | None) -> tuple[list[np.ndarray], li
     values = np.unique(np.concatenate(parts[1::2]))
     if len(values) < 2 or (values != np.round(values)).any():
         shown = ", ".join(f"{value:g}" for value in values[:5])
-        raise DataError(f"{names}: expected two or more whole-number labels, found {shown}: use a classification file")
+        raise DataError(
+            f"{names}: expected two or more whole-number labels, found {shown}: use a classification file"
+        )
     labels = [np.searchsorted(values, y).astype(np.int64) for y in parts[1::2]]
     return [x.toarray() for x in parts[0::2]], labels, len(values)

@@ -23,7 +23,11 @@ SIZE = 224
 THRESHOLD = 1  # grey levels above the camera's black
 _NOT_BLACK = 8  # a corner this bright is part of the picture
 SUFFIXES = {".tif", ".tiff", ".png", ".jpg", ".jpeg"}
-_COLUMNS = {"image": ("image", "image name"), "grade": ("grade", "retinopathy grade"), "hospital": ("hospital",)}
+_COLUMNS = {
+    "image": ("image", "image name"),
+    "grade": ("grade", "retinopathy grade"),
+    "hospital": ("hospital",),
+}
 _LABELS = (
     "put labels.csv there (header image,grade,hospital; one line for each image, grade 0 to 3), or export each Annotation_Base11.xls "
     "... Annotation_Base34.xls to CSV under the same name (Annotation_Base11.csv ...)"
@@ -69,7 +73,9 @@ def preprocess(file: Path) -> np.ndarray:
             image = opened.convert("RGB")
     except unreadable as error:
         reason = " ".join(str(error).split()) or type(error).__name__
-        raise DataError(f"{file}: cannot read it as an image ({reason}): replace the file, it may be cut short") from error
+        raise DataError(
+            f"{file}: cannot read it as an image ({reason}): replace the file, it may be cut short"
+        ) from error
     box = crop_box(np.asarray(image.convert("L")))
     if box is None:
         raise DataError(f"{file}: the image is black all over: replace the file")
@@ -109,7 +115,9 @@ def _rows(folder: Path) -> list[Row]:
     tables = [own] if own.is_file() else sorted(folder.rglob("Annotation_Base*.csv"))
     if not tables:
         sheet = next(folder.rglob("Annotation_Base*.xls*"), None)
-        problem, steps = (f"{sheet.name} is there, which is not read", _LABELS) if sheet else ("no labels.csv", _STEPS)
+        problem, steps = (
+            (f"{sheet.name} is there, which is not read", _LABELS) if sheet else ("no labels.csv", _STEPS)
+        )
         raise DataError(f"messidor: labels are missing in {folder} ({problem}): {steps}")
     return [row for table in tables for row in _table(table)]
 
@@ -117,19 +125,27 @@ def _rows(folder: Path) -> list[Row]:
 def _table(file: Path) -> list[Row]:
     match = re.match(r"Annotation_Base([1-3])[1-4]", file.name)
     needed = ["image", "grade", *([] if match else ["hospital"])]
-    lines = file.read_text("utf-8-sig", errors="replace").splitlines()  # Excel's code page in columns that are not read
+    lines = file.read_text(
+        "utf-8-sig", errors="replace"
+    ).splitlines()  # Excel's code page in columns that are not read
     try:
         split = list(csv.reader(lines, delimiter=";" if lines and ";" in lines[0] else ","))
     except csv.Error:  # a field without end
         split = []
     titles = [title.strip().lower() for title in split[0]] if split else []
-    where = {name: next((i for i, title in enumerate(titles) if title in _COLUMNS[name]), None) for name in needed}
+    where = {
+        name: next((i for i, title in enumerate(titles) if title in _COLUMNS[name]), None) for name in needed
+    }
     if None in where.values() or len(split) < 2:
         columns = ", ".join(_COLUMNS[name][-1 if match else 0] for name in needed)
-        raise DataError(f"{file}: expected CSV with the columns {columns} and a line for each image: export it again")
+        raise DataError(
+            f"{file}: expected CSV with the columns {columns} and a line for each image: export it again"
+        )
     rows = []
     for number, cells in enumerate(split[1:], 2):
-        told = {name: cells[i].strip() if i is not None and i < len(cells) else "" for name, i in where.items()}
+        told = {
+            name: cells[i].strip() if i is not None and i < len(cells) else "" for name, i in where.items()
+        }
         if any(told.values()):
             rows.append(_row(told, match[1] if match else told["hospital"], f"{file}, line {number}"))
     return rows
@@ -140,13 +156,17 @@ def _row(told: dict[str, str], hospital: str, line: str) -> Row:
     if empty:
         raise DataError(f"{line}: no {empty[0]}: fill it in")
     if told["grade"] not in ("0", "1", "2", "3"):
-        raise DataError(f"{line}: grade {told['grade']}: expected a retinopathy grade 0, 1, 2 or 3: correct it")
+        raise DataError(
+            f"{line}: grade {told['grade']}: expected a retinopathy grade 0, 1, 2 or 3: correct it"
+        )
     return Row(told["image"], int(told["grade"]), hospital, line)
 
 
 def _files(folder: Path, rows: list[Row]) -> list[Path]:
     """Each row's image; a folder of which some images are listed must have all of its images listed."""
-    images = [path for path in sorted(folder.rglob("*")) if path.suffix.lower() in SUFFIXES and path.name[0] != "."]
+    images = [
+        path for path in sorted(folder.rglob("*")) if path.suffix.lower() in SUFFIXES and path.name[0] != "."
+    ]
     named: dict[str, list[Path]] = defaultdict(list)
     for path in images:
         for name in {path.name, path.relative_to(folder).as_posix()}:
@@ -156,14 +176,20 @@ def _files(folder: Path, rows: list[Row]) -> list[Path]:
         found = named[row.image]
         if len(found) != 1:
             advice = "give its folder too (folder/name)" if found else "put it there, or remove the line"
-            raise DataError(f"{row.line}: {len(found)} images {row.image} in {folder} and its folders, expected one: {advice}")
+            raise DataError(
+                f"{row.line}: {len(found)} images {row.image} in {folder} and its folders, expected one: {advice}"
+            )
         if found[0] in lines:
-            raise DataError(f"{row.line}: {row.image} is listed in {lines[found[0]]} already: remove one of the two")
+            raise DataError(
+                f"{row.line}: {row.image} is listed in {lines[found[0]]} already: remove one of the two"
+            )
         lines[found[0]] = row.line
     folders = {file.parent for file in lines}
     missing = [path for path in images if path.parent in folders and path not in lines]
     if missing:
-        raise DataError(f"messidor: {len(missing)} images have no line in the labels, such as {missing[0]}: add it, or move the image away")
+        raise DataError(
+            f"messidor: {len(missing)} images have no line in the labels, such as {missing[0]}: add it, or move the image away"
+        )
     return list(lines)
 
 
@@ -173,5 +199,7 @@ def _owners(hospitals: list[str], count: int | None) -> tuple[np.ndarray, str]:
         names, belongs = np.unique(hospitals, return_inverse=True)
         return belongs.astype(np.int64), f"hospitals {', '.join(names)}"
     if not 1 <= count <= len(hospitals):
-        raise DataError(f"dataset.owners={count}: expected 1 to {len(hospitals)} owners (the images), or null for the hospitals")
+        raise DataError(
+            f"dataset.owners={count}: expected 1 to {len(hospitals)} owners (the images), or null for the hospitals"
+        )
     return np.arange(len(hospitals)) % count, f"dealt to {count} owners in turn"

@@ -15,7 +15,17 @@ import numpy as np
 
 # what reading a pickle that is cut short, foreign or hostile raises
 UNREADABLE = (
-    *(OSError, EOFError, ValueError, RuntimeError, AssertionError, LookupError, TypeError, AttributeError, ImportError),
+    *(
+        OSError,
+        EOFError,
+        ValueError,
+        RuntimeError,
+        AssertionError,
+        LookupError,
+        TypeError,
+        AttributeError,
+        ImportError,
+    ),
     *(MemoryError, OverflowError, pickle.UnpicklingError),
 )
 _NUMBERS = "biuf"  # kinds of dtypes that are plain numbers
@@ -32,7 +42,9 @@ class _Unpickler(pickle.Unpickler):
         try:
             return _KNOWN[module, name]
         except KeyError:
-            raise pickle.UnpicklingError(f"it asks for {module}.{name}: expected arrays, numbers and text alone") from None
+            raise pickle.UnpicklingError(
+                f"it asks for {module}.{name}: expected arrays, numbers and text alone"
+            ) from None
 
 
 class _Dtype:

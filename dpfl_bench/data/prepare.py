@@ -70,7 +70,9 @@ def prepare(
     if unit_norm:
         train, test = _unit(train), _unit(test)
     if not (_finite(train) and _finite(test)):
-        raise DataError(f"{source}: a prepared record is not finite as float32 numbers: replace the data, or prepare them otherwise")
+        raise DataError(
+            f"{source}: a prepared record is not finite as float32 numbers: replace the data, or prepare them otherwise"
+        )
     return replace(records, train_x=train, test_x=test, source=source)
 
 
@@ -82,16 +84,29 @@ def owned(raw: Records, parts: list[np.ndarray]) -> Records:
     for client, part in enumerate(parts):
         owners[part] = client
     if sum(map(len, parts)) != len(owners) or owners.min() < 0:
-        raise DataError("dataset.split=client: expected a partition that deals each record to one client, such as partition=iid")
+        raise DataError(
+            "dataset.split=client: expected a partition that deals each record to one client, such as partition=iid"
+        )
     if raw.owners is not None and raw.test_owners is not None and np.array_equal(raw.owners, owners):
-        raise DataError(f"dataset.split=client: {raw.source}: each client has test records of its own already: use dataset.split=global")
+        raise DataError(
+            f"dataset.split=client: {raw.source}: each client has test records of its own already: use dataset.split=global"
+        )
     source = f"{raw.source}, its {len(raw.test_y)} test records left out" if len(raw.test_y) else raw.source
     kept = len(owners) / (len(owners) + len(raw.test_y))
     counted = raw.counted and (round(kept * raw.counted[0]), raw.counted[1])
     whole = raw.expected is not None and not raw.subset
     expected = (counted[0] if counted else len(owners)) if whole else raw.expected
     none = (raw.test_x[:0].copy(), raw.test_y[:0].copy())
-    return replace(raw, test_x=none[0], test_y=none[1], owners=owners, test_owners=None, source=source, expected=expected, counted=counted)
+    return replace(
+        raw,
+        test_x=none[0],
+        test_y=none[1],
+        owners=owners,
+        test_owners=None,
+        source=source,
+        expected=expected,
+        counted=counted,
+    )
 
 
 def arranged(records: Records, parts: list[np.ndarray]) -> tuple[Records, list[np.ndarray]]:
@@ -101,7 +116,9 @@ def arranged(records: Records, parts: list[np.ndarray]) -> tuple[Records, list[n
     """
     order, ends = np.concatenate(parts), np.cumsum([len(part) for part in parts])
     columns = [column for column in (records.train_x, records.train_y, records.owners) if column is not None]
-    if not np.array_equal(np.sort(order), np.arange(len(records.train_y))) or not _movable(columns, [records.test_x, records.test_y]):
+    if not np.array_equal(np.sort(order), np.arange(len(records.train_y))) or not _movable(
+        columns, [records.test_x, records.test_y]
+    ):
         return records, parts
     for column in columns:
         _reorder(column, order)
@@ -109,7 +126,9 @@ def arranged(records: Records, parts: list[np.ndarray]) -> tuple[Records, list[n
 
 
 def _movable(columns: list[np.ndarray], others: list[np.ndarray]) -> bool:
-    shared = any(np.may_share_memory(one, other) for i, one in enumerate(columns) for other in (*columns[:i], *others))
+    shared = any(
+        np.may_share_memory(one, other) for i, one in enumerate(columns) for other in (*columns[:i], *others)
+    )
     return not shared and all(column.flags.writeable and column.flags.c_contiguous for column in columns)
 
 
@@ -122,7 +141,9 @@ def _reorder(rows: np.ndarray, order: np.ndarray) -> None:
         columns[:] = columns[order]
 
 
-def _check_asked(raw: Records, test_fraction: float, scaled: bool, transform: str | None, dimensions: int | None) -> None:
+def _check_asked(
+    raw: Records, test_fraction: float, scaled: bool, transform: str | None, dimensions: int | None
+) -> None:
     """What was asked for fits these records."""
     ranges.check("dataset.test_fraction", test_fraction, ranges.TEST_FRACTION)
     if raw.train_x.dtype.kind == "i":
@@ -147,7 +168,9 @@ def _problem(raw: Records) -> str:
             return f"{len(x)} {part} records with {len(y)} labels"
         if not (_finite(x) and _finite(y)):
             return f"a {part} record is not finite as float32 numbers"
-        least, most = {"next_token": (IGNORED, raw.classes - 1), "segment": (0, 1)}.get(raw.task, (0, raw.classes - 1))
+        least, most = {"next_token": (IGNORED, raw.classes - 1), "segment": (0, 1)}.get(
+            raw.task, (0, raw.classes - 1)
+        )
         if raw.classes and (y.dtype.kind not in "iu" or (len(y) and (y.min() < least or y.max() > most))):
             return f"expected whole {part} labels in {least}..{most}"
     if raw.owners is not None and not _counts_up(raw.owners, len(raw.train_y)):
@@ -159,7 +182,9 @@ def _finite(values: np.ndarray) -> bool:
     """As float32: a float64 number beyond its range would become infinite on the way. No copy is made, for there may be many."""
     if values.dtype.kind in "iu" or values.size == 0:
         return True
-    return bool(values.min() >= -_LARGEST and values.max() <= _LARGEST)  # neither holds for what is not a number
+    return bool(
+        values.min() >= -_LARGEST and values.max() <= _LARGEST
+    )  # neither holds for what is not a number
 
 
 def _counts_up(owners: np.ndarray, records: int) -> bool:
@@ -169,8 +194,14 @@ def _counts_up(owners: np.ndarray, records: int) -> bool:
 
 def _augmented(records: Records, seed: int) -> Records:
     if records.train_x.dtype != np.uint8 or records.train_x.shape[1:2] != (3,):
-        raise DataError(f"dataset.augment=true: expected images of three colours, {records.source} holds none")
-    return replace(records, train_x=augmented(records.train_x, seed), source=f"{records.source}, training images augmented")
+        raise DataError(
+            f"dataset.augment=true: expected images of three colours, {records.source} holds none"
+        )
+    return replace(
+        records,
+        train_x=augmented(records.train_x, seed),
+        source=f"{records.source}, training images augmented",
+    )
 
 
 def _split(raw: Records, fraction: float, seed: int) -> Records:
@@ -178,7 +209,9 @@ def _split(raw: Records, fraction: float, seed: int) -> Records:
     if fraction == 0 or len(raw.test_y):
         return raw
     by_label = raw.classes and raw.task == "classify"
-    groups = raw.owners if raw.owners is not None else raw.train_y if by_label else np.zeros(len(raw.train_y), int)
+    groups = (
+        raw.owners if raw.owners is not None else raw.train_y if by_label else np.zeros(len(raw.train_y), int)
+    )
     order = np.argsort(groups, kind="stable")
     starts = np.flatnonzero(np.diff(groups[order])) + 1
     test = np.zeros(len(groups), bool)
@@ -188,7 +221,9 @@ def _split(raw: Records, fraction: float, seed: int) -> Records:
     if not test.any():
         largest = int(np.bincount(groups.astype(int)).max())
         advice = "choose a larger fraction, or 0 for no test set"
-        raise DataError(f"dataset.test_fraction={fraction} of at most {largest} records each is no test record: {advice}")
+        raise DataError(
+            f"dataset.test_fraction={fraction} of at most {largest} records each is no test record: {advice}"
+        )
     return replace(
         raw,
         train_x=raw.train_x[~test],

@@ -59,7 +59,9 @@ def read_by(dataset: Mapping[str, Any]) -> dict[str, Path] | None:
     files = looked.there
     if kind == "messidor" and (looked.folder / "labels.csv") in files:
         files = tuple(file for file in files if not file.match("Annotation_Base*.csv"))
-    complete = bool(files) and not any("*" in lacking or lacking.endswith((".json", ".csv")) for lacking in looked.missing)
+    complete = bool(files) and not any(
+        "*" in lacking or lacking.endswith((".json", ".csv")) for lacking in looked.missing
+    )
     return {os.path.relpath(file, looked.folder): file for file in files} if complete else None
 
 
@@ -95,7 +97,9 @@ def _vision(dataset: Mapping[str, Any]) -> Presence | None:
     lacking = [file for file in kind.files if not (folder / file).is_file()]
     packed = [folder / f"{file.name}.gz" for file in read]
     there = _files([*(folder / file for file in kind.files), *packed])
-    short = () if any(not file.is_file() for file in read) else _short(read, sum(kind.records) * prod(kind.image))
+    short = (
+        () if any(not file.is_file() for file in read) else _short(read, sum(kind.records) * prod(kind.image))
+    )
     return Presence(folder, there, (*lacking, *short))
 
 
@@ -128,7 +132,11 @@ def _leaf(dataset: Mapping[str, Any]) -> Presence:
 def _ixi(dataset: Mapping[str, Any]) -> Presence:
     folder = data_root(dataset.get("root")) / "IXI" / "IXI_sample"
     subjects = [path for path in sorted(folder.glob("IXI*")) if path.is_dir()]
-    parts = {subject / part: sorted((subject / part).glob("*.nii*")) for subject in subjects for part in ("T1", "label")}
+    parts = {
+        subject / part: sorted((subject / part).glob("*.nii*"))
+        for subject in subjects
+        for part in ("T1", "label")
+    }
     lacking = [f"{part.relative_to(folder)}/*.nii.gz" for part, files in parts.items() if not files]
     there = _files([file for files in parts.values() for file in files])
     return Presence(folder, there, (*lacking, *_fewer(len(subjects), dataset.get("expected"), "subjects")))
@@ -140,17 +148,29 @@ def _messidor(dataset: Mapping[str, Any]) -> Presence:
     images = [file for file in files if file.suffix.lower() in messidor.SUFFIXES and file.name[0] != "."]
     tables = [file for file in files if file.name == "labels.csv" or file.match("Annotation_Base*.csv")]
     lacking = [] if tables else ["labels.csv"]
-    return Presence(folder, _files([*images, *tables]), (*lacking, *_fewer(len(images), dataset.get("expected"), "images")))
+    return Presence(
+        folder,
+        _files([*images, *tables]),
+        (*lacking, *_fewer(len(images), dataset.get("expected"), "images")),
+    )
 
 
 def _fewer(found: int, expected: Any, what: str) -> tuple[str, ...]:
-    return (f"{expected - found} of {expected} {what}",) if isinstance(expected, int) and found < expected else ()
+    return (
+        (f"{expected - found} of {expected} {what}",)
+        if isinstance(expected, int) and found < expected
+        else ()
+    )
 
 
 def _short(files: list[Path] | tuple[Path, ...], least: int) -> tuple[str, ...]:
     """Empty, or how far these files are from holding the whole set."""
     found = _bytes(files)
-    return () if found >= least else (f"records: the files have {size(found)}, the whole set at least {size(least)}",)
+    return (
+        ()
+        if found >= least
+        else (f"records: the files have {size(found)}, the whole set at least {size(least)}",)
+    )
 
 
 def _files(files: list[Path]) -> tuple[Path, ...]:

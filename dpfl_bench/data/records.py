@@ -42,22 +42,36 @@ class Records:
     source: str
     expected: int | None
     task: str = "classify"  # classify (or regress, where classes is 0) | next_token | segment
-    test_owners: np.ndarray | None = None  # (n,) the natural client of each test record, None where the data has none
-    counted: tuple[int, str] | None = None  # where `expected` counts what records are cut from: how many these are of, and the word
-    split_off: np.ndarray | None = None  # (n,) of the source's training records, those that became test records
+    test_owners: np.ndarray | None = (
+        None  # (n,) the natural client of each test record, None where the data has none
+    )
+    counted: tuple[int, str] | None = (
+        None  # where `expected` counts what records are cut from: how many these are of, and the word
+    )
+    split_off: np.ndarray | None = (
+        None  # (n,) of the source's training records, those that became test records
+    )
 
-    law: Scaling | None = None  # each feature's mean and deviation by the law that generated the records, None where there is none
+    law: Scaling | None = (
+        None  # each feature's mean and deviation by the law that generated the records, None where there is none
+    )
 
     @property
     def subset(self) -> str:
         """Empty for a whole data set, else "subset n of N"."""
         count, word = self.counted or (len(self.train_y) + len(self.test_y), "")
-        return "" if self.expected is None or count == self.expected else f"subset {count} of {self.expected} {word}".rstrip()
+        return (
+            ""
+            if self.expected is None or count == self.expected
+            else f"subset {count} of {self.expected} {word}".rstrip()
+        )
 
 
 def check_tokens(source: str, scaled: bool, transform: str | None) -> None:
     """Tokens are names, and stay as they are."""
     if scaled:
-        raise DataError(f"dataset.standardise, dataset.unit_norm: {source} holds tokens, not numbers; expected none and false")
+        raise DataError(
+            f"dataset.standardise, dataset.unit_norm: {source} holds tokens, not numbers; expected none and false"
+        )
     if transform is not None:
         raise DataError(f"dataset.transform={transform}: {source} holds tokens, not numbers; expected null")

@@ -29,7 +29,14 @@ class _Vocabulary:
 
 
 def load(
-    *, root: str | None, vocabulary: str | None, classes: int, unknown: int, clients: int | None, fraction: float, seed: int
+    *,
+    root: str | None,
+    vocabulary: str | None,
+    classes: int,
+    unknown: int,
+    clients: int | None,
+    fraction: float,
+    seed: int,
 ) -> Records:
     """Token ids (n, 10) and, for each of the 10 positions, the id of the token that follows (n, 10), int16 for LEAF's vocabulary.
 
@@ -47,7 +54,17 @@ def load(
         if value != found:
             raise DataError(f"dataset.{key}={value}: the vocabulary says {found}: set dataset.{key}={found}")
     convert = _converter(words)
-    kind = leaf.Kind("reddit", _STEPS, convert, words.size, 56_587_343, 1_660_820, "next_token", over_all_parts=True, counted="posts")
+    kind = leaf.Kind(
+        "reddit",
+        _STEPS,
+        convert,
+        words.size,
+        56_587_343,
+        1_660_820,
+        "next_token",
+        over_all_parts=True,
+        counted="posts",
+    )
     records = leaf.read(kind, root, fraction, seed)
     return records if clients is None else _dealt(records, clients, seed)
 
@@ -74,7 +91,9 @@ def _converter(words: _Vocabulary) -> leaf.Convert:
 def _ids(sequences: list[Any], words: _Vocabulary) -> np.ndarray:
     for tokens in sequences:
         if not isinstance(tokens, list) or len(tokens) != LENGTH:
-            raise ValueError(f"expected sequences of {LENGTH} tokens, found {len(tokens) if isinstance(tokens, list) else tokens!r}")
+            raise ValueError(
+                f"expected sequences of {LENGTH} tokens, found {len(tokens) if isinstance(tokens, list) else tokens!r}"
+            )
     ids = [words.ids.get(token, words.unknown) for tokens in sequences for token in tokens]
     return np.array(ids, np.min_scalar_type(-words.size)).reshape(-1, LENGTH)
 
@@ -85,7 +104,9 @@ def _read(file: Path, folder: Path) -> _Vocabulary:
         raise DataError(f"no file {file}: expected LEAF's vocabulary as JSON or .pck: {remedy}")
     content = _unpickled(file, remedy) if file.suffix in _PICKLES else leaf.json_of(file, remedy)
     ids = content.get("vocab")
-    numbers = [number for key in ("size", "unk_symbol", "pad_symbol") if isinstance(number := content.get(key), int)]
+    numbers = [
+        number for key in ("size", "unk_symbol", "pad_symbol") if isinstance(number := content.get(key), int)
+    ]
     if not isinstance(ids, dict) or len(numbers) < 3:
         raise DataError(f"{file}: expected vocab, and whole numbers size, unk_symbol, pad_symbol: {remedy}")
     size, unknown, pad = numbers
@@ -99,7 +120,9 @@ def _unpickled(file: Path, remedy: str) -> dict[str, Any]:
         with file.open("rb") as opened:
             content = pickled.load(opened)
     except pickled.UNREADABLE as error:
-        raise DataError(f"{file}: cannot read it ({' '.join(str(error).split()) or type(error).__name__}): {remedy}") from error
+        raise DataError(
+            f"{file}: cannot read it ({' '.join(str(error).split()) or type(error).__name__}): {remedy}"
+        ) from error
     if not isinstance(content, dict):
         raise DataError(f"{file}: expected a dictionary, found a {type(content).__name__}: {remedy}")
     return content
@@ -111,6 +134,8 @@ def _dealt(records: Records, clients: int, seed: int) -> Records:
     assert records.test_owners is not None
     users = int(records.owners.max()) + 1
     if not 1 <= clients <= users:
-        raise DataError(f"dataset.clients={clients}: expected 1..{users}, for so many users have training records: change it, or null")
+        raise DataError(
+            f"dataset.clients={clients}: expected 1..{users}, for so many users have training records: change it, or null"
+        )
     hand = np.append(generator(seed, "deal").permutation(users) % clients, -1)  # the last is where -1 points
     return replace(records, owners=hand[records.owners], test_owners=hand[records.test_owners])

@@ -22,7 +22,11 @@ def vocabulary_file(vocabulary: str | None, folder: Path) -> Path:
     if vocabulary:
         return Path(vocabulary).expanduser()
     left = folder / "reddit_vocab.pck"
-    return left if left.is_file() and not (folder / "reddit_vocab.json").is_file() else folder / "reddit_vocab.json"
+    return (
+        left
+        if left.is_file() and not (folder / "reddit_vocab.json").is_file()
+        else folder / "reddit_vocab.json"
+    )
 
 
 def fetch_command(name: str, root: Path) -> str:

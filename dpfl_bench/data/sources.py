@@ -37,7 +37,10 @@ SOURCES = {
     "femnist": Source(f"{_NIST}; cite Caldas et al. 2018", _LEAF),
     "ixi": Source("CC BY-SA 3.0", "https://data.mendeley.com/datasets/7kd5wj7v7p"),
     "libsvm": Source("that of your file", "dataset.path=FILE"),
-    "messidor": Source("research and education only, not to be passed on; by agreement", "https://www.adcis.net/en/third-party/messidor/"),
+    "messidor": Source(
+        "research and education only, not to be passed on; by agreement",
+        "https://www.adcis.net/en/third-party/messidor/",
+    ),
     "mnist": Source("CC BY-SA 3.0, as Keras says", "http://yann.lecun.com/exdb/mnist/"),
     "mushrooms": Source(f"see {_UCI}/dataset/73 (UCI Mushroom)", _LIBSVM),
     "phishing": Source(f"see {_UCI}/dataset/327 (UCI Phishing Websites)", _LIBSVM),
@@ -75,7 +78,11 @@ def absent(dataset: Mapping[str, Any]) -> str:
         remedy = "put it there, or set dataset.path, dataset.root or DPFL_DATA_DIR"
     else:
         fetch = fetch_command(name, data_root(dataset.get("root")))
-        remedy = f"`{fetch}`" if way == "data fetch" else f"`{fetch}` says how ({way}), or set dataset.root or DPFL_DATA_DIR"
+        remedy = (
+            f"`{fetch}`"
+            if way == "data fetch"
+            else f"`{fetch}` says how ({way}), or set dataset.root or DPFL_DATA_DIR"
+        )
     return f"dataset={name}: {looked.folder} lacks {_few([*looked.missing])}, jobs on this machine would fail: {remedy}"
 
 
@@ -89,11 +96,18 @@ def _downloads(dataset: Mapping[str, Any]) -> bool:
 def entries(config_dir: str | None = None) -> list[dict[str, Any]]:
     """Every data set; those in a user's folder are added, and hide shipped ones of their name."""
     if config_dir is not None and not Path(config_dir).is_dir():
-        raise ConfigError(f"-cd {config_dir}: expected a folder with configs, there is none of that name; correct the path")
+        raise ConfigError(
+            f"-cd {config_dir}: expected a folder with configs, there is none of that name; correct the path"
+        )
     folders = [Path(str(files("dpfl_bench.conf"))), *([Path(config_dir)] if config_dir else [])]
-    found = {file.stem: file for folder in folders for file in sorted((folder / "dataset").glob("[!_]*.yaml"))}
+    found = {
+        file.stem: file for folder in folders for file in sorted((folder / "dataset").glob("[!_]*.yaml"))
+    }
     shipped = folders[0] / "dataset"
-    return [_entry(name, file, SOURCES.get(name, _UNKNOWN) if file.parent == shipped else _UNKNOWN) for name, file in found.items()]
+    return [
+        _entry(name, file, SOURCES.get(name, _UNKNOWN) if file.parent == shipped else _UNKNOWN)
+        for name, file in found.items()
+    ]
 
 
 def _entry(name: str, file: Path, source: Source) -> dict[str, Any]:
@@ -140,13 +154,24 @@ def _plain(file: Path) -> dict[str, Any]:
 def text(found: list[dict[str, Any]]) -> str:
     """The list for a person."""
     root = data_root(None)
-    chosen = "DPFL_DATA_DIR" if os.environ.get("DPFL_DATA_DIR") else "the cache; set DPFL_DATA_DIR or dataset.root for another"
+    chosen = (
+        "DPFL_DATA_DIR"
+        if os.environ.get("DPFL_DATA_DIR")
+        else "the cache; set DPFL_DATA_DIR or dataset.root for another"
+    )
     head = ("name", "there", "on disk", "training", "how to get it", "below the folder", "licence; source")
     rows = [head, *(_row(entry, root) for entry in found)]
     widths = [max(len(row[column]) for row in rows) for column in range(len(head) - 1)]
-    lines = ["  ".join([*(cell.ljust(width) for cell, width in zip(row[:-1], widths, strict=True)), row[-1]]) for row in rows]
-    partly = [f"  {entry['name']}: lacks {_few(entry['missing'])}" for entry in found if entry["state"] == "partly"]
-    notes = ["ready: the files are there, unopened (dpfl-bench data verify NAME); training: the records that the whole set trains on"]
+    lines = [
+        "  ".join([*(cell.ljust(width) for cell, width in zip(row[:-1], widths, strict=True)), row[-1]])
+        for row in rows
+    ]
+    partly = [
+        f"  {entry['name']}: lacks {_few(entry['missing'])}" for entry in found if entry["state"] == "partly"
+    ]
+    notes = [
+        "ready: the files are there, unopened (dpfl-bench data verify NAME); training: the records that the whole set trains on"
+    ]
     if partly:
         notes += ["partly there:", *partly]
     return "\n".join([f"data folder: {root} ({chosen})", "", *lines, "", *notes]) + "\n"
@@ -157,7 +182,15 @@ def _row(entry: Mapping[str, Any], root: Path) -> tuple[str, ...]:
     below = "" if folder is None else str(folder.relative_to(root) if folder.is_relative_to(root) else folder)
     on_disk = size(entry["bytes"]) if entry["bytes"] else ""
     records = "" if entry["records"] is None else str(entry["records"])
-    return (entry["name"], entry["state"], on_disk, records, entry["get"], below, f"{entry['licence']}; {entry['source']}")
+    return (
+        entry["name"],
+        entry["state"],
+        on_disk,
+        records,
+        entry["get"],
+        below,
+        f"{entry['licence']}; {entry['source']}",
+    )
 
 
 def _few(names: list[str]) -> str:

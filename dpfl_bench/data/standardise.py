@@ -12,7 +12,9 @@ from dpfl_bench.data.records import Scaling
 Way = Literal["public", "data", "none"]
 
 
-def by_constants(train: np.ndarray, test: np.ndarray, scaling: Scaling, limit: float) -> tuple[np.ndarray, np.ndarray]:
+def by_constants(
+    train: np.ndarray, test: np.ndarray, scaling: Scaling, limit: float
+) -> tuple[np.ndarray, np.ndarray]:
     """Both parts less the centres, divided by the scales and clipped to [-limit, limit]; a scale of 0 gives 0. No record sees another."""
     shape = train.shape[1:]
     check_length(scaling, shape)

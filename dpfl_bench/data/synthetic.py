@@ -38,7 +38,9 @@ def logistic(
         other = (truth + rng.integers(1, classes, records_per_client)) % classes
         y[client] = np.where(flipped, other, truth)
     made = _natural(x, y, classes, f"generated: dpscaffold D.2, alpha {alpha:g}, beta {beta:g}, seed {seed}")
-    spread = (1 + beta + _deviations(dimension) ** 2) ** 0.5  # B_i, v_i and x add their variances; alpha is of the labels alone
+    spread = (
+        1 + beta + _deviations(dimension) ** 2
+    ) ** 0.5  # B_i, v_i and x add their variances; alpha is of the labels alone
     return replace(made, law=Scaling(np.zeros(dimension), spread))
 
 

@@ -30,7 +30,11 @@ def fetched(name: str, dataset: Mapping[str, Any], load: Load) -> Report:
     report = _report(name, allowed, load(allowed))
     needs_none = before is not None and before.folder is None
     done = how(dataset) if needs_none else "already there" if before == presence(dataset) else "fetched"
-    rest = f"{how(dataset)}, {SOURCES[name].url}" if report["subset"] and how(dataset) != "data fetch" and name in SOURCES else ""
+    rest = (
+        f"{how(dataset)}, {SOURCES[name].url}"
+        if report["subset"] and how(dataset) != "data fetch" and name in SOURCES
+        else ""
+    )
     return {**report, "done": done, "rest": rest, "code": 0}
 
 
@@ -41,7 +45,14 @@ def verified(name: str, dataset: Mapping[str, Any], load: Load) -> Report:
         _all_there(name, dataset)
         report = _report(name, offline, load(offline))
     except DataError as error:
-        return {"name": name, "whole": False, "verified": False, "parts": _parts_of_bad(dataset), "error": str(error), "code": 2}
+        return {
+            "name": name,
+            "whole": False,
+            "verified": False,
+            "parts": _parts_of_bad(dataset),
+            "error": str(error),
+            "code": 2,
+        }
     return {**report, "code": 0 if report["whole"] and report["verified"] else 1}
 
 
@@ -86,9 +97,14 @@ def _parts(dataset: Mapping[str, Any], looked: Presence) -> list[dict[str, str]]
     match loader(dataset):
         case "vision":
             read, verdict = _kind(dataset).files, OK if dataset["verify"] else UNVERIFIED
-            found = {file: verdict if (Path(str(looked.folder)) / file).is_file() else MISSING for file in read}
+            found = {
+                file: verdict if (Path(str(looked.folder)) / file).is_file() else MISSING for file in read
+            }
         case "libsvm":
-            found = {str(file): OK if dataset["verify"] and sha256 else UNVERIFIED for file, sha256 in libsvm_files(dataset).items()}
+            found = {
+                str(file): OK if dataset["verify"] and sha256 else UNVERIFIED
+                for file, sha256 in libsvm_files(dataset).items()
+            }
         case _:
             found = {str(file): UNVERIFIED for file in looked.there}
     return [{"file": file, "verdict": verdict} for file, verdict in found.items()]
@@ -110,7 +126,9 @@ def _parts_of_bad(dataset: Mapping[str, Any]) -> list[dict[str, str]]:
 
 def _vision_verdicts(dataset: Mapping[str, Any], folder: Path) -> dict[str, str]:
     kind = _kind(dataset)
-    archive_missing = bool(kind.split) and not (folder / image_sets.ZIP).is_file()  # it holds EMNIST's checksums
+    archive_missing = (
+        bool(kind.split) and not (folder / image_sets.ZIP).is_file()
+    )  # it holds EMNIST's checksums
     try:
         wrong = vision.differing(kind, getattr(import_torchvision().datasets, kind.source), folder)
     except vision.UNREADABLE:
@@ -129,7 +147,15 @@ def _libsvm_verdicts(dataset: Mapping[str, Any]) -> dict[str, str]:
     verdicts = {}
     for file, sha256 in libsvm_files(dataset).items():
         there = file.is_file()
-        verdicts[str(file)] = MISSING if not there else UNVERIFIED if sha256 is None else OK if file_checksum(file) == sha256 else MISMATCH
+        verdicts[str(file)] = (
+            MISSING
+            if not there
+            else UNVERIFIED
+            if sha256 is None
+            else OK
+            if file_checksum(file) == sha256
+            else MISMATCH
+        )
     return verdicts
 
 
@@ -173,4 +199,6 @@ def _owners(report: Report) -> str:
 def _classes(report: Report) -> str:
     if report["classes_found"] is not None:
         return f"{report['classes']} classes, {report['classes_found']} of them in the training records"
-    return {"segment": "masks", "next_token": f"next of {report['classes']} tokens"}.get(report["task"], "numbers as targets")
+    return {"segment": "masks", "next_token": f"next of {report['classes']} tokens"}.get(
+        report["task"], "numbers as targets"
+    )

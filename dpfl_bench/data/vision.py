@@ -25,7 +25,13 @@ from dpfl_bench.data.torchvision_import import import_torchvision
 
 _CHUNK = 1 << 20
 # what readers of cut or foreign files raise
-UNREADABLE = (*pickled.UNREADABLE, zipfile.BadZipFile, tarfile.TarError, zlib.error, http.client.HTTPException)
+UNREADABLE = (
+    *pickled.UNREADABLE,
+    zipfile.BadZipFile,
+    tarfile.TarError,
+    zlib.error,
+    http.client.HTTPException,
+)
 # torchvision has the md5 of the .gz only; these are of what the .gz with torchvision's md5 hold
 _UNPACKED = {
     "MNIST": {
@@ -57,9 +63,15 @@ def load(*, name: str, root: str | None, download: bool, verify: bool) -> Record
     folder = data_root(root)
     source = getattr(import_torchvision().datasets, kind.source)
     _complete(kind, source, folder, download, verify)
-    train, test = ([part for part in parts if _there(kind, folder, part)] for parts in (kind.train, kind.test))
+    train, test = (
+        [part for part in parts if _there(kind, folder, part)] for parts in (kind.train, kind.test)
+    )
     note = (
-        "" if train and test else ", training files only" if train else ", test files only: taken as training records, without a test set"
+        ""
+        if train and test
+        else ", training files only"
+        if train
+        else ", test files only: taken as training records, without a test set"
     )
     checked = "" if verify else ", checksums not verified"
     both = (train, test) if train else (test, train)
@@ -93,7 +105,9 @@ def _missing(kind: ImageSet, source: Any, folder: Path, verify: bool) -> list[st
     try:
         wrong = differing(kind, source, raw) if verify else []
     except UNREADABLE as error:
-        raise DataError(f"{kind.title}: cannot read {raw} ({_line(error)}): {_remedy(kind, folder)}") from error
+        raise DataError(
+            f"{kind.title}: cannot read {raw} ({_line(error)}): {_remedy(kind, folder)}"
+        ) from error
     if wrong:
         also = f"; missing: {', '.join(missing)}" if missing else ""
         found = f"{kind.title}: cannot read {raw} as the whole set (checksum differs from torchvision's: {', '.join(wrong)}{also})"
@@ -108,7 +122,11 @@ def differing(kind: ImageSet, source: Any, raw: Path) -> list[str]:
     sums = _UNPACKED.get(kind.source)
     if sums is None:
         sums = dict([*source.train_list, *source.test_list, (source.meta["filename"], source.meta["md5"])])
-    return [file for file in kind.files if (raw / file).is_file() and file_checksum(raw / file, "md5") != sums[file]]
+    return [
+        file
+        for file in kind.files
+        if (raw / file).is_file() and file_checksum(raw / file, "md5") != sums[file]
+    ]
 
 
 def _differing_emnist(kind: ImageSet, source: Any, raw: Path) -> list[str]:
@@ -148,7 +166,9 @@ def _read(kind: ImageSet, source: Any, folder: Path, parts: list[Files]) -> tupl
     for part in parts:
         x, y = _checked(kind, source, folder, part)
         if count + len(x) > len(images):
-            raise DataError(f"{kind.title}: {folder / kind.folder} has more images than the whole set: {_remedy(kind, folder)}")
+            raise DataError(
+                f"{kind.title}: {folder / kind.folder} has more images than the whole set: {_remedy(kind, folder)}"
+            )
         images[count : count + len(x)] = x
         count += len(x)
         labels.append(y)
@@ -160,9 +180,15 @@ def _read(kind: ImageSet, source: Any, folder: Path, parts: list[Files]) -> tupl
 def _checked(kind: ImageSet, source: Any, folder: Path, files: Files) -> tuple[np.ndarray, np.ndarray]:
     """What torchvision reads from these files, or a DataError that names them."""
     try:
-        x, y = _cifar_part(kind, folder, files[0]) if kind.image[0] == 3 else _idx_part(kind, source, folder, files)
+        x, y = (
+            _cifar_part(kind, folder, files[0])
+            if kind.image[0] == 3
+            else _idx_part(kind, source, folder, files)
+        )
         if x.dtype != np.uint8 or x.shape[1:] != kind.image or y.shape != x.shape[:1]:
-            raise ValueError(f"images {x.dtype} {x.shape} with labels {y.shape}, expected uint8 {('n', *kind.image)} with labels (n,)")
+            raise ValueError(
+                f"images {x.dtype} {x.shape} with labels {y.shape}, expected uint8 {('n', *kind.image)} with labels (n,)"
+            )
     except UNREADABLE as error:
         raw = folder / kind.folder
         found = f"{kind.title}: cannot read {raw} ({', '.join(files)}: {_line(error)})"
@@ -203,7 +229,9 @@ def _download(kind: ImageSet, source: Any, folder: Path) -> None:
     except DataError:
         raise
     except UNREADABLE as error:
-        raise DataError(f"{kind.title}: cannot unpack in {folder} ({_line(error)}): {_remedy(kind, folder)}") from error
+        raise DataError(
+            f"{kind.title}: cannot unpack in {folder} ({_line(error)}): {_remedy(kind, folder)}"
+        ) from error
 
 
 def _unpack(kind: ImageSet, source: Any, folder: Path) -> None:
@@ -217,7 +245,9 @@ def _unpack(kind: ImageSet, source: Any, folder: Path) -> None:
         if kind.image[0] == 3:
             _untar(kind, work / source.filename, work)
         else:
-            source(str(work), train=False, download=True, **kind.split)  # reads the test part: the smaller one
+            source(
+                str(work), train=False, download=True, **kind.split
+            )  # reads the test part: the smaller one
         (folder / kind.folder).mkdir(parents=True, exist_ok=True)
         for file in (work / kind.folder).iterdir():
             target = folder / kind.folder / file.name
@@ -245,7 +275,10 @@ def _archives(kind: ImageSet, source: Any) -> list[tuple[Path, list[str], str]]:
         return [(Path(kind.folder, ZIP), [source.url], source.md5)]
     if kind.image[0] == 3:
         return [(Path(source.filename), [source.url], source.tgz_md5)]
-    return [(Path(kind.folder, file), [mirror + file for mirror in source.mirrors], md5) for file, md5 in source.resources]
+    return [
+        (Path(kind.folder, file), [mirror + file for mirror in source.mirrors], md5)
+        for file, md5 in source.resources
+    ]
 
 
 def _fetch_any(urls: list[str], target: Path, md5: str, remedy: str) -> None:

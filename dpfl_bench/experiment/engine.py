@@ -20,7 +20,9 @@ from dpfl_bench.machine import device
 from dpfl_bench.problems.linear import LinearProblem
 from dpfl_bench.problems.problem import Problem
 
-CACHE_NUMBERS = 2**18  # of a chunk's lots and models: enough for a linear model's arithmetic to outweigh its calls
+CACHE_NUMBERS = (
+    2**18
+)  # of a chunk's lots and models: enough for a linear model's arithmetic to outweigh its calls
 CHUNK_NUMBERS = 2**20  # of those that the caches hold
 CHUNKS_OF_NETWORKS = 8  # at least, if there are so many clients: for workers to share
 GPU_CLIENTS = 256  # at a time, at most
@@ -35,7 +37,9 @@ def chunk(settings: Settings, problem: Problem, federation: Federation) -> int:
         return settings.engine.chunk
     inputs, d = _lot_numbers(settings, federation), problem.dimension
     if federation.features.device.type != "cpu":
-        return max(1, min(GPU_CLIENTS, _memory_numbers(settings, federation) // (VECTORS * d + ACTIVATIONS * inputs)))
+        return max(
+            1, min(GPU_CLIENTS, _memory_numbers(settings, federation) // (VECTORS * d + ACTIVATIONS * inputs))
+        )
     fits, m = CHUNK_NUMBERS // (inputs + d), settings.sampled_clients
     if isinstance(problem, LinearProblem):
         return max(1, min(fits, max(math.ceil(m / 2), CACHE_NUMBERS // (inputs + d))))
@@ -52,7 +56,9 @@ def workers(settings: Settings, cohort: Cohort) -> int:
     federation, asked = cohort.federation, settings.engine.workers
     if not device.forks(federation.features.device):
         if asked is not None and asked > 1:
-            raise ConfigError(f"engine.workers={asked}: expected 1 on device={federation.features.device.type} of this system")
+            raise ConfigError(
+                f"engine.workers={asked}: expected 1 on device={federation.features.device.type} of this system"
+            )
         return 1
     if multiprocessing.current_process().daemon:  # of somebody's pool: it may not have children
         return 1
@@ -60,7 +66,11 @@ def workers(settings: Settings, cohort: Cohort) -> int:
     at_once = min(settings.sampled_clients, cohort.chunk) * (VECTORS * d + inputs)
     if asked is None:
         small = settings.sampled_clients * settings.local_steps * (inputs + d) < SMALL_ROUND
-        asked = 1 if small else min(device.cores_of_a_run(), max(1, _memory_numbers(settings, federation) // at_once))
+        asked = (
+            1
+            if small
+            else min(device.cores_of_a_run(), max(1, _memory_numbers(settings, federation) // at_once))
+        )
     return max(1, min(asked, len(cohort.groups(np.arange(settings.sampled_clients)))))
 
 

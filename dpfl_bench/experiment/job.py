@@ -57,7 +57,15 @@ def prepare(settings: Settings) -> Job:
     check_parameters(settings, problem)
     engine.check_memories(settings, problem, data.federation, algorithm.remembers)
     device.for_small_tensors(data.federation.features.device)
-    return Job(settings, list(budget.schedules), budget, problem, data, solve_reference(settings, problem, data.federation), algorithm)
+    return Job(
+        settings,
+        list(budget.schedules),
+        budget,
+        problem,
+        data,
+        solve_reference(settings, problem, data.federation),
+        algorithm,
+    )
 
 
 def _calibrated(budget: Budget) -> Budget:
@@ -72,7 +80,9 @@ def initial(job: Job, seed: int) -> torch.Tensor:
     like = torch.empty(0, device=federation.features.device, dtype=federation.dtype)
     if getattr(job.problem, "init", "zeros") == "near_optimum":
         if job.reference is None:
-            raise ConfigError("model.init=near_optimum: expected a problem whose optimum can be computed; use model.init=zeros")
+            raise ConfigError(
+                "model.init=near_optimum: expected a problem whose optimum can be computed; use model.init=zeros"
+            )
         offset = rng.generator(seed, "init").random(job.problem.dimension) * job.settings.model["init_scale"]
         return (job.reference.x_star + torch.from_numpy(offset).to(job.reference.x_star)).to(like)
     return job.problem.start(seed, like)

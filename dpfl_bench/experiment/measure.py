@@ -14,7 +14,13 @@ NAN = float("nan")
 
 
 def metrics_row(
-    job: Job, state: State, schedule: Schedule, done: int, last: Diagnostics | None, psi0: float, losses: Losses | None = None
+    job: Job,
+    state: State,
+    schedule: Schedule,
+    done: int,
+    last: Diagnostics | None,
+    psi0: float,
+    losses: Losses | None = None,
 ) -> dict[str, Any]:
     """One evaluated round of one seed; blank where a value is not defined. losses: by whom records are evaluated."""
     scores = evaluate(job.problem, job.data.federation, state.output, losses)
@@ -55,7 +61,11 @@ def psi(job: Job, state: State, schedule: Schedule, done: int) -> float:
         return NAN
     star = job.reference
     round = schedule.round(max(done - 1, 0))
-    return float(potential(state.server.x.to(star.x_star), state.memory.to(star.h_star), star.x_star, star.h_star, round))
+    return float(
+        potential(
+            state.server.x.to(star.x_star), state.memory.to(star.h_star), star.x_star, star.h_star, round
+        )
+    )
 
 
 def theorem_gap(job: Job) -> str | None:
@@ -67,14 +77,21 @@ def theorem_gap(job: Job) -> str | None:
         return "not a strongly convex problem whose optimum can be computed"
     if settings.sampling != "full" or settings.batch_size or settings.sample_rate:
         return "needs every client and full gradients"
-    if settings.local_momentum or settings.server_momentum or settings.server_lr != 1 or settings.lr_decay != 1:
+    if (
+        settings.local_momentum
+        or settings.server_momentum
+        or settings.server_lr != 1
+        or settings.lr_decay != 1
+    ):
         return "needs plain steps: no momentum, server_lr=1, lr_decay=1"
     if settings.privacy.bound == "normalise" and (settings.private or settings.privacy.bound_without_noise):
         return "needs updates that are not normalised"
     if settings.average_last > 1:
         return "needs the last iterate, not an average"
     if settings.private and (
-        settings.privacy.unit == "record" or settings.privacy.mechanism != "gaussian" or not settings.privacy.fixed_clip
+        settings.privacy.unit == "record"
+        or settings.privacy.mechanism != "gaussian"
+        or not settings.privacy.fixed_clip
     ):
         return "needs Gaussian noise of one size on the messages"
     if settings.private and settings.privacy.remembered != "own_message":
@@ -88,6 +105,9 @@ def psi_bound(job: Job, psi0: float, steps: int, done: int) -> float:
     """Theorem 1 after `steps` iterations; an expectation over coins and noise, for updates that are not clipped."""
     settings, star = job.settings, job.reference
     assert star is not None
-    p, noise_std = 1 / settings.local_steps, job.budget.client_noise_ratio * (settings.privacy.fixed_clip or 0.0)
+    p, noise_std = (
+        1 / settings.local_steps,
+        job.budget.client_noise_ratio * (settings.privacy.fixed_clip or 0.0),
+    )
     rho = theory.contraction(star.mu, star.L, settings.lr, p)
     return theory.utility_bound(steps, psi0, rho, p, settings.clients, job.problem.dimension, noise_std)

@@ -41,7 +41,9 @@ def build_player(settings: Settings, budget: Budget, made: Problem, loaded: Data
 
 def _optimiser(settings: Settings) -> Optimiser:
     decay = settings.lr_decay if settings.server_momentum_of == "direction" else 1.0
-    return Optimiser(settings.local_momentum, settings.weight_decay, settings.server_lr, settings.server_momentum, decay)
+    return Optimiser(
+        settings.local_momentum, settings.weight_decay, settings.server_lr, settings.server_momentum, decay
+    )
 
 
 def build_door(settings: Settings, budget: Budget, seed: int) -> SendDoor:
@@ -50,10 +52,14 @@ def build_door(settings: Settings, budget: Budget, seed: int) -> SendDoor:
     quantile = None
     if privacy.quantile is not None:
         noise = companions["bits"].noise_multiplier(budget.noise_multiplier) if settings.private else 0.0
-        quantile = Quantile(privacy.quantile, privacy.quantile_lr, noise * BITS_SENSITIVITY[privacy.neighbours])
+        quantile = Quantile(
+            privacy.quantile, privacy.quantile_lr, noise * BITS_SENSITIVITY[privacy.neighbours]
+        )
     norms = None
     if uses_norms(settings.algo):
-        norms = companions["norms"].noise_multiplier(budget.noise_multiplier) if "norms" in companions else 0.0
+        norms = (
+            companions["norms"].noise_multiplier(budget.noise_multiplier) if "norms" in companions else 0.0
+        )
     return SendDoor(
         bound=privacy.bound,
         trust=privacy.trust,
@@ -75,8 +81,13 @@ def check_grid(settings: Settings, budget: Budget) -> None:
     clients = settings.clients if settings.sampling == "poisson" else settings.sampled_clients
     share = clients**-0.5 if settings.privacy.trust == "secagg" else 1.0
     if device.wide(device.choose(settings.device)) != torch.float64:
-        raise ConfigError(f"privacy.noise=discrete: device={settings.device} has no float64, in which its sums are exact; use device=cpu")
-    for noise in (budget.noise_ratio * share, *(c.noise_multiplier(budget.noise_multiplier) for c in budget.companions)):
+        raise ConfigError(
+            f"privacy.noise=discrete: device={settings.device} has no float64, in which its sums are exact; use device=cpu"
+        )
+    for noise in (
+        budget.noise_ratio * share,
+        *(c.noise_multiplier(budget.noise_multiplier) for c in budget.companions),
+    ):
         if not lattice.sums_exactly(clients, noise):
             raise ConfigError(
                 f"privacy.noise=discrete: noise of {noise:.3g} C is too small for {clients} updates to be added up exactly; use gaussian"
@@ -84,4 +95,11 @@ def check_grid(settings: Settings, budget: Budget) -> None:
 
 
 def _open_door(settings: Settings, seed: int) -> SendDoor:
-    return SendDoor(None, settings.privacy.trust, 0.0, "own_message", seed, norms=0.0 if uses_norms(settings.algo) else None)
+    return SendDoor(
+        None,
+        settings.privacy.trust,
+        0.0,
+        "own_message",
+        seed,
+        norms=0.0 if uses_norms(settings.algo) else None,
+    )

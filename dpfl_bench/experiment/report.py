@@ -28,7 +28,11 @@ def divergence(settings: Settings, seed: int, error: train.Diverged) -> dict[str
     """Where and why a run ended early, and what that tells of the data."""
     told = None
     if settings.private:
-        told = _STOPPED if error.cause == train.BLANKED else "nothing: the model overflowed, which is post-processing of what was released"
+        told = (
+            _STOPPED
+            if error.cause == train.BLANKED
+            else "nothing: the model overflowed, which is post-processing of what was released"
+        )
     return {"seed": seed, "round": error.round, "cause": error.cause, "tells_of_the_data": told}
 
 
@@ -36,7 +40,9 @@ def fully_accounted(settings: Settings, diverged: dict[str, Any] | None) -> bool
     return not settings.leaks and (diverged is None or diverged["cause"] != train.BLANKED)
 
 
-def result(job: Job, folder: RunFolder, seconds: float, diverged: dict[str, Any] | None, origin: Origin) -> dict[str, Any]:
+def result(
+    job: Job, folder: RunFolder, seconds: float, diverged: dict[str, Any] | None, origin: Origin
+) -> dict[str, Any]:
     """result.json: one flat record of the run. test_error is that of the last round; best_round is information, not a choice."""
     settings, privacy = job.settings, job.settings.privacy
     rows, budget = folder.metrics.read(), played(job, diverged)
@@ -72,7 +78,9 @@ def result(job: Job, folder: RunFolder, seconds: float, diverged: dict[str, Any]
         "clients": settings.clients,
         "sampled_clients": settings.sampled_clients,
         "parameters": job.problem.dimension,
-        "memory": privacy.remembered if private and job.algorithm.remembers and privacy.unit == "client" else None,
+        "memory": privacy.remembered
+        if private and job.algorithm.remembers and privacy.unit == "client"
+        else None,
         "colluding": privacy.colluding if private else None,
         "naive": naive(settings.algo),
         "stop_at_eps": settings.stop_at_eps,
@@ -146,7 +154,9 @@ def played(job: Job, diverged: dict[str, Any] | None) -> Budget:
     if diverged is None:
         return job.budget
     seeds = [s for s in job.schedules if s.seed <= diverged["seed"]]
-    return job.budget.played({s.seed: s.rounds if s.seed < diverged["seed"] else diverged["round"] for s in seeds})
+    return job.budget.played(
+        {s.seed: s.rounds if s.seed < diverged["seed"] else diverged["round"] for s in seeds}
+    )
 
 
 def privacy(job: Job, diverged: dict[str, Any] | None = None) -> dict[str, Any]:
@@ -181,7 +191,10 @@ def privacy(job: Job, diverged: dict[str, Any] | None = None) -> dict[str, Any]:
         "accounted": _accounted(budget, job.budget),
         "assumes": _assumptions(job),
         "fully_accounted": fully_accounted(settings, diverged),
-        "not_accounted": [*([_STOPPED] if diverged and diverged["cause"] == train.BLANKED else []), *_not_accounted(job)],
+        "not_accounted": [
+            *([_STOPPED] if diverged and diverged["cause"] == train.BLANKED else []),
+            *_not_accounted(job),
+        ],
     }
 
 
@@ -212,7 +225,11 @@ def _releases(job: Job, budget: Budget) -> list[dict[str, Any]]:
         "noise_multiplier": None if privunit else budget.noise_multiplier,
         "pure_eps": privunit.release_eps if privunit else None,
         "epsilons": [privunit.eps0, privunit.eps1, privunit.eps2] if privunit else None,
-        "sampling": {"scheme": settings.sampling, "cohort": settings.sampled_clients, "clients": settings.clients},
+        "sampling": {
+            "scheme": settings.sampling,
+            "cohort": settings.sampled_clients,
+            "clients": settings.clients,
+        },
         "lots": _lots(job) if record else None,
     }
     further: list[dict[str, Any]] = [
@@ -229,15 +246,28 @@ def _releases(job: Job, budget: Budget) -> list[dict[str, Any]]:
 
 def _lots(job: Job) -> dict[str, Any]:
     settings = job.settings
-    size = {"batch_size": settings.batch_size} if settings.lots == "fixed" else {"sample_rate": settings.sample_rate or 1.0}
+    size = (
+        {"batch_size": settings.batch_size}
+        if settings.lots == "fixed"
+        else {"sample_rate": settings.sample_rate or 1.0}
+    )
     return {"scheme": settings.lots, **size, "smallest_client": int(job.data.federation.sizes.min())}
 
 
 _REMEMBERED = {
-    ("own_update", False): "clients remember their bounded updates without noise: functions of their own data and of what all see",
-    ("own_update", True): "clients remember their bounded updates without noise: functions of their own data and of what all see",
+    (
+        "own_update",
+        False,
+    ): "clients remember their bounded updates without noise: functions of their own data and of what all see",
+    (
+        "own_update",
+        True,
+    ): "clients remember their bounded updates without noise: functions of their own data and of what all see",
     ("own_message", False): "clients remember their noisy messages, which the server saw",
-    ("own_message", True): "clients remember their shares of the noise, which later sums reveal: only a client's own share is accounted",
+    (
+        "own_message",
+        True,
+    ): "clients remember their shares of the noise, which later sums reveal: only a client's own share is accounted",
 }
 
 
@@ -248,7 +278,9 @@ def _assumptions(job: Job) -> list[str]:
         "central": "the server is trusted and only models leave it",
     }
     if job.settings.privacy.unit == "record":
-        said["local"] = "nothing about the server: each gradient is noised at its client, and all that follows is made of noised gradients"
+        said["local"] = (
+            "nothing about the server: each gradient is noised at its client, and all that follows is made of noised gradients"
+        )
         said["secagg"] = f"{said['local']}; that only sums are revealed is credited nothing"
     listed = [said[job.settings.privacy.trust]]
     if job.algorithm.remembers and job.settings.privacy.unit == "client":
@@ -257,15 +289,25 @@ def _assumptions(job: Job) -> list[str]:
         who = "record counts for nothing" if job.settings.privacy.unit == "record" else "client sends nothing"
         listed.append(f"an absent {who} while public sizes, divisors and noise stay as they are (zero-out)")
     if job.budget.rate < 1:
-        listed.append("which clients take part in a round stays secret from the third party: eps averages over it")
+        listed.append(
+            "which clients take part in a round stays secret from the third party: eps averages over it"
+        )
     elif any(c.rounds for c in job.budget.seen):
-        listed.append("eps averages over the coins that decide in how many rounds a client takes part, before they are drawn")
+        listed.append(
+            "eps averages over the coins that decide in how many rounds a client takes part, before they are drawn"
+        )
     listed += [said for key, said in _SAID_TO_BE_PUBLIC.items() if job.settings.dataset.get(key) == "public"]
     solved = job.settings.privacy.calibration != "fixed" and job.budget.observer == "server"
     if solved and job.settings.sampling != "full":
-        listed.append("the third_party view takes the noise as fixed beforehand; here it was solved for the cohorts that were drawn")
+        listed.append(
+            "the third_party view takes the noise as fixed beforehand; here it was solved for the cohorts that were drawn"
+        )
     if job.data.holders.most > 1:
-        listed.append("a record is counted over all clients that hold it" if job.settings.privacy.unit == "record" else _OVERLAP)
+        listed.append(
+            "a record is counted over all clients that hold it"
+            if job.settings.privacy.unit == "record"
+            else _OVERLAP
+        )
     return listed
 
 
@@ -286,8 +328,14 @@ def _not_accounted(job: Job) -> list[str]:
     if job.budget.accountant == "paper":
         valid = min(job.budget.views().values())
         leaks.append(f"the valid eps towards a third party is {valid:.6g}")
-    leaks.append("metrics.csv: losses, errors, update norms and clipped fractions are computed without noise, for simulation only")
+    leaks.append(
+        "metrics.csv: losses, errors, update norms and clipped fractions are computed without noise, for simulation only"
+    )
     leaks.append("hyper-parameters that were tuned by looking at results of private data")
-    leaks.append("the seed: the noise follows from it, so whoever has both it and the model can subtract the noise")
-    leaks.append("other runs on the same data; eps is of one seed of this run, eps_all_repeats of all its seeds together")
+    leaks.append(
+        "the seed: the noise follows from it, so whoever has both it and the model can subtract the noise"
+    )
+    leaks.append(
+        "other runs on the same data; eps is of one seed of this run, eps_all_repeats of all its seeds together"
+    )
     return leaks

@@ -49,7 +49,10 @@ def _usable(folder: RunFolder, file: Path, job: Job) -> Checkpoint | None:
         raise _Unusable(f"is a checkpoint of run {told.get('run_id')}")
     found = Checkpoint.load(file)
     if folder.metrics.sum(found.metrics_bytes) != found.metrics_sum:
-        raise _Unusable(f"metrics.csv is shorter than the {found.metrics_bytes} bytes that it was, or was changed", rows=True)
+        raise _Unusable(
+            f"metrics.csv is shorter than the {found.metrics_bytes} bytes that it was, or was changed",
+            rows=True,
+        )
     return found
 
 
@@ -71,4 +74,6 @@ def _check_origin(folder: RunFolder, file: Path, job: Job, found: Checkpoint, no
             "expected the same records; bring them back, say another outputs=, or delete the folder to begin anew"
         )
     if then.get("package") != now.hashes["package"]:
-        say(f"{folder.path}: goes on, begun by other code of dpfl-bench; the code that the run names is the same")
+        say(
+            f"{folder.path}: goes on, begun by other code of dpfl-bench; the code that the run names is the same"
+        )

@@ -47,7 +47,9 @@ def run(settings: Settings, overrides: Sequence[str], config_yaml: str) -> RunFo
     return folder
 
 
-def compute(settings: Settings, overrides: Sequence[str], config_yaml: str, folder: RunFolder, claim: Claim) -> None:
+def compute(
+    settings: Settings, overrides: Sequence[str], config_yaml: str, folder: RunFolder, claim: Claim
+) -> None:
     """The same in a folder that is ours. It may be finished by now, by the process that we waited for."""
     _refuse_others(settings, folder)
     if not folder.finished:
@@ -59,7 +61,9 @@ def compute(settings: Settings, overrides: Sequence[str], config_yaml: str, fold
 
 def _refuse_others(settings: Settings, folder: RunFolder) -> None:
     """A result that other code or data made, which nobody accepted."""
-    finding = Asker(lambda dataset: call(dataset, "dataset")).look(settings, folder) if folder.finished else None
+    finding = (
+        Asker(lambda dataset: call(dataset, "dataset")).look(settings, folder) if folder.finished else None
+    )
     if finding and finding.differs:
         raise ConfigError(finding.question())
 
@@ -72,7 +76,15 @@ def _prepared(settings: Settings) -> tuple[Job, Origin]:
     return job, Origin(code, job.data.contents)
 
 
-def _write(job: Job, origin: Origin, overrides: Sequence[str], config_yaml: str, folder: RunFolder, claim: Claim, stop: Stop) -> None:
+def _write(
+    job: Job,
+    origin: Origin,
+    overrides: Sequence[str],
+    config_yaml: str,
+    folder: RunFolder,
+    claim: Claim,
+    stop: Stop,
+) -> None:
     if result := folder.finished:  # by a process that was at work while this one prepared
         if differs := differing(result.get("origin") or {}, origin, folder):
             raise ConfigError(Finding(folder, origin, differs).question())
@@ -112,7 +124,9 @@ class _Runner:
         if found:
             self.finals, self.earlier_seconds = dict(found.finals), found.seconds
         total = sum(s.rounds for s in self.job.schedules)
-        done = sum(s.rounds for s in self.job.schedules if s.seed in self.finals) + (found.done if found else 0)
+        done = sum(s.rounds for s in self.job.schedules if s.seed in self.finals) + (
+            found.done if found else 0
+        )
         diverged = None
         with tqdm(total=total, initial=done, unit="round", disable=None, leave=False, file=sys.stderr) as bar:
             try:
@@ -151,9 +165,14 @@ class _Runner:
         self.finals[schedule.seed] = state.output.cpu()
 
     def _due(self, done: int) -> bool:
-        return done % self.job.settings.checkpoint_every == 0 or time.monotonic() - self.saved > CHECKPOINT_SECONDS
+        return (
+            done % self.job.settings.checkpoint_every == 0
+            or time.monotonic() - self.saved > CHECKPOINT_SECONDS
+        )
 
-    def _evaluate(self, state: State, schedule: Schedule, done: int, diagnostics: Diagnostics | None, crew: Crew) -> None:
+    def _evaluate(
+        self, state: State, schedule: Schedule, done: int, diagnostics: Diagnostics | None, crew: Crew
+    ) -> None:
         row = measure.metrics_row(self.job, state, schedule, done, diagnostics, self.psi0, crew.losses)
         self.folder.metrics.append(row)
         self.folder.timing.append({"seed": schedule.seed, "round": done, "seconds": self.seconds})

@@ -16,7 +16,9 @@ from dpfl_bench.federation.schedule import Schedule
 from dpfl_bench.machine import sealed
 from dpfl_bench.privacy.ledger import Ledger
 
-PREVIOUS = "previous.pt"  # the checkpoint before the latest: where that one is damaged, the run goes on from here
+PREVIOUS = (
+    "previous.pt"  # the checkpoint before the latest: where that one is damaged, the run goes on from here
+)
 OVERFLOW, BLANKED = "overflow", "every update was blanked"
 
 
@@ -28,7 +30,9 @@ class Diverged(ArithmeticError):
     """
 
     def __init__(self, round: int, cause: str = OVERFLOW) -> None:
-        super().__init__(f"the model overflowed in round {round}" if cause == OVERFLOW else f"{cause} in round {round}")
+        super().__init__(
+            f"the model overflowed in round {round}" if cause == OVERFLOW else f"{cause} in round {round}"
+        )
         self.round, self.cause = round, cause
 
 

@@ -17,9 +17,18 @@ from dpfl_bench.problems.problem import Batch, in_dtype
 class Federation:
     """The clients' training records and the global test set."""
 
-    def __init__(self, records: Records, parts: list[np.ndarray], lots: LotRule, device: torch.device, dtype: torch.dtype):
+    def __init__(
+        self,
+        records: Records,
+        parts: list[np.ndarray],
+        lots: LotRule,
+        device: torch.device,
+        dtype: torch.dtype,
+    ):
         order = np.concatenate(parts)
-        in_order = np.array_equal(order, np.arange(len(records.train_y)))  # as `prepare.arranged` makes them: no copy
+        in_order = np.array_equal(
+            order, np.arange(len(records.train_y))
+        )  # as `prepare.arranged` makes them: no copy
         x, y = (column if in_order else column[order] for column in (records.train_x, records.train_y))
         self.sizes = np.array([len(part) for part in parts])
         self.offsets = np.concatenate([[0], np.cumsum(self.sizes)])
@@ -27,15 +36,23 @@ class Federation:
         self.dtype = dtype
         self.features, self.targets = self._store(x, y, device)
         self.test_features, self.test_targets = self._store(records.test_x, records.test_y, device)
-        natural = records.owners is not None and all((records.owners[part] == i).all() for i, part in enumerate(parts))
-        owners = records.test_owners if natural else None  # a test set of its own for each client, where clients are the data's own
-        self.test_owners = None if owners is None else torch.from_numpy(np.ascontiguousarray(owners)).to(device)
+        natural = records.owners is not None and all(
+            (records.owners[part] == i).all() for i, part in enumerate(parts)
+        )
+        owners = (
+            records.test_owners if natural else None
+        )  # a test set of its own for each client, where clients are the data's own
+        self.test_owners = (
+            None if owners is None else torch.from_numpy(np.ascontiguousarray(owners)).to(device)
+        )
         weights = np.repeat(1 / (len(parts) * self.sizes), self.sizes)
         self.record_weights = torch.from_numpy(weights).to(device_formats.wide(device)).to(device)
         self._full_batch: tuple[bytes, Batch] | None = None
 
     def _store(self, x: np.ndarray, y: np.ndarray, device: torch.device) -> tuple[Tensor, Tensor]:
-        features, targets = (torch.from_numpy(np.require(values, requirements=["C", "W"])) for values in (x, y))
+        features, targets = (
+            torch.from_numpy(np.require(values, requirements=["C", "W"])) for values in (x, y)
+        )
         if features.is_floating_point():  # images stay uint8 until their batch
             features = features.to(self.dtype)
         if targets.is_floating_point():
@@ -52,7 +69,9 @@ class Federation:
             batch = self._whole(clients)
             yield from (batch for _ in range(steps))
             return
-        rows, weights, sizes = self._padded([self.lots.draw(seed, round, int(i), int(self.sizes[i]), steps) for i in clients], clients)
+        rows, weights, sizes = self._padded(
+            [self.lots.draw(seed, round, int(i), int(self.sizes[i]), steps) for i in clients], clients
+        )
         for lots, weight, size in zip(rows, weights, sizes, strict=True):
             widest = max(1, int(size.max()))
             yield self._gather(lots.narrow(1, 0, widest), weight.narrow(1, 0, widest), size)
@@ -90,5 +109,8 @@ class Federation:
     def _gather(self, rows: Tensor, weights: Tensor, sizes: np.ndarray) -> Batch:
         """rows, weights: (c, b)."""
         flat = rows.reshape(-1)
-        features, targets = (store.index_select(0, flat).view(*rows.shape, *store.shape[1:]) for store in (self.features, self.targets))
+        features, targets = (
+            store.index_select(0, flat).view(*rows.shape, *store.shape[1:])
+            for store in (self.features, self.targets)
+        )
         return Batch(in_dtype(features, self.dtype), targets, weights, sizes.tolist())

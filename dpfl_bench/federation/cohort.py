@@ -49,7 +49,9 @@ class Diagnostics:
     clipped_fraction: float  # of the updates, or at record level of the records' gradients
     server_step: float  # server_lr times the algorithm's own factor
     clip: float  # C
-    blanked: int | None = None  # updates (record level: records' gradients) that were not finite and counted as zero; None: open doors
+    blanked: int | None = (
+        None  # updates (record level: records' gradients) that were not finite and counted as zero; None: open doors
+    )
     all_blanked: bool = False  # and there were no others
 
 
@@ -102,7 +104,9 @@ class Cohort:
         clients = self.federation.clients
         memory = x.new_zeros(clients, len(x)) if self.algorithm.remembers else None
         velocity = torch.zeros_like(x) if self.optimiser.server_momentum else None
-        return State(self.algorithm.start(x), velocity, memory, Ledger(clients), self.clip, x.new_empty(0, len(x)))
+        return State(
+            self.algorithm.start(x), velocity, memory, Ledger(clients), self.clip, x.new_empty(0, len(x))
+        )
 
     def groups(self, cohort: np.ndarray) -> list[np.ndarray]:
         """Of whole chunks, as many as can be summed apart; if several, an even number, so that two workers get equally many."""
@@ -113,7 +117,9 @@ class Cohort:
         return np.array_split(cohort, min(chunks, len(cohort), most_groups(self.problem.dimension)))
 
     @np.errstate(all="ignore")  # who diverges is told elsewhere
-    def work(self, server: Server, memory: Tensor | None, round: Round, clients: np.ndarray, clip: float) -> tuple[Worked, Kept]:
+    def work(
+        self, server: Server, memory: Tensor | None, round: Round, clients: np.ndarray, clip: float
+    ) -> tuple[Worked, Kept]:
         """A group's part of a round, up to the doors."""
         passages: list[GradientPassage] = []
         ledger = Ledger(self.federation.clients)
@@ -144,7 +150,10 @@ class Cohort:
     def play(self, state: State, round: Round, crew: Crew | None = None) -> tuple[State, Diagnostics]:
         """One round. The state given is not changed, except that the clients' memories and the ledger are updated in place."""
         crew = crew or Alone(self)
-        passage, ledger = Passage(self.door, round, state.clip, torch.zeros_like(state.server.x)), state.ledger
+        passage, ledger = (
+            Passage(self.door, round, state.clip, torch.zeros_like(state.server.x)),
+            state.ledger,
+        )
         records = RecordCounts()
         for worked in crew.work(state, round):
             passage.add(worked.sums)
@@ -156,12 +165,22 @@ class Cohort:
         if state.memory is not None:
             crew.remember(state, sent, round)
         server, velocity = self._server_step(state, sent, round)
-        earlier = torch.cat([state.earlier, state.server.x[None]])[-(self.average_last - 1) :] if self.average_last > 1 else state.earlier
+        earlier = (
+            torch.cat([state.earlier, state.server.x[None]])[-(self.average_last - 1) :]
+            if self.average_last > 1
+            else state.earlier
+        )
         fresh = State(server, velocity, state.memory, ledger, passage.next_clip(), earlier)
         return fresh, self._diagnose(passage, sent, records)
 
     def _offered(
-        self, server: Server, memory: Tensor | None, round: Round, clients: np.ndarray, passages: list[GradientPassage], ledger: Ledger
+        self,
+        server: Server,
+        memory: Tensor | None,
+        round: Round,
+        clients: np.ndarray,
+        passages: list[GradientPassage],
+        ledger: Ledger,
     ) -> Tensor:
         """Local work of one chunk: what it offers to the door, (c, d)."""
         passage = None
@@ -182,7 +201,10 @@ class Cohort:
         if velocity is not None or self.optimiser.server_lr != 1:
             direction = proposed.x - state.server.x
             if velocity is not None:
-                velocity = direction = self.optimiser.server_momentum * self.optimiser.server_momentum_decay * velocity + direction
+                velocity = direction = (
+                    self.optimiser.server_momentum * self.optimiser.server_momentum_decay * velocity
+                    + direction
+                )
             proposed = proposed._replace(x=state.server.x + self.optimiser.server_lr * direction)
         return proposed, velocity
 
@@ -190,14 +212,18 @@ class Cohort:
         step = getattr(self.algorithm, "step", None)
         factor = self.optimiser.server_lr * (float(step(sent)) if step is not None else 1.0)
         closed = self.records is not None or self.door.bound is not None
-        blanked, units = (records.blanked, records.all) if self.records is not None else (passage.blanked, passage.clients)
+        blanked, units = (
+            (records.blanked, records.all) if self.records is not None else (passage.blanked, passage.clients)
+        )
         counted = blanked if closed else None, 0 < units == blanked
         if not passage.norms:
             return Diagnostics(NAN, NAN, factor, passage.clip, *counted)
         every = torch.cat(passage.norms)
         norm = every.mean().item()
         if self.records is not None:
-            return Diagnostics(norm, float(records.clipped) / max(1, units), factor, self.records.clip or NAN, *counted)
+            return Diagnostics(
+                norm, float(records.clipped) / max(1, units), factor, self.records.clip or NAN, *counted
+            )
         share = (every > passage.clip).double().mean().item() if self.door.bound else 0.0
         return Diagnostics(norm, share, factor, passage.clip if self.door.bound else NAN, *counted)
 
@@ -245,7 +271,9 @@ class Alone:
         for clients in self.cohort.groups(round.cohort):
             yield self.group(state.server, state.memory, round, clients, state.clip)
 
-    def group(self, server: Server, memory: Tensor | None, round: Round, clients: np.ndarray, clip: float) -> Worked:
+    def group(
+        self, server: Server, memory: Tensor | None, round: Round, clients: np.ndarray, clip: float
+    ) -> Worked:
         worked, kept = self.cohort.work(server, memory, round, clients, clip)
         self._kept += kept
         return worked

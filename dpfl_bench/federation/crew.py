@@ -61,7 +61,9 @@ class Workers:
         self._state = replace(state, server=type(state.server)(*self._server))
         self._pipes: list[Connection] = []
         self._workers: list[BaseProcess] = []
-        atexit.register(self._end, wait=False)  # multiprocessing's own would ask by SIGTERM, which they don't heed, and wait for ever
+        atexit.register(
+            self._end, wait=False
+        )  # multiprocessing's own would ask by SIGTERM, which they don't heed, and wait for ever
         try:
             for _ in range(count):
                 self._hire(context)
@@ -72,7 +74,9 @@ class Workers:
     def __enter__(self) -> Workers:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self._end(wait=error is None)
         atexit.unregister(self._end)
 
@@ -147,7 +151,9 @@ class Workers:
         worker.join(SECONDS_TO_END)
         code = worker.exitcode
         how = signal.Signals(-code).name if code is not None and code < 0 else f"exit code {code}"
-        hint = "; was memory short? (lower engine.workers or engine.memory)" if code == -signal.SIGKILL else ""
+        hint = (
+            "; was memory short? (lower engine.workers or engine.memory)" if code == -signal.SIGKILL else ""
+        )
         return WorkerDied(
             f"worker process {worker.pid} ended by {how} in the middle of a round{hint}; the same command goes on from the checkpoint"
         )
@@ -199,8 +205,12 @@ class Workers:
             worked.sums.total = worked.sums.total[:0].clone()
             yield number, worked
 
-    def _remembered(self, alone: Alone, round: Round, norms: tuple[Tensor, Tensor]) -> Iterator[tuple[int, None]]:
-        alone.remember(self._state, Sent(self._point, self._point.new_empty(0, len(self._point)), *norms), round)
+    def _remembered(
+        self, alone: Alone, round: Round, norms: tuple[Tensor, Tensor]
+    ) -> Iterator[tuple[int, None]]:
+        alone.remember(
+            self._state, Sent(self._point, self._point.new_empty(0, len(self._point)), *norms), round
+        )
         yield from ()
 
     def _scored(self, alone: Alone, test: bool) -> Iterator[tuple[int, Scored]]:
@@ -240,7 +250,11 @@ def _shared_like(tensor: Tensor, shape: tuple[int, ...]) -> Tensor:
     """Memory without a name that forked processes see alike; pages exist once they are written."""
     numbers = math.prod(shape)
     memory = mmap.mmap(-1, max(1, numbers * tensor.element_size()))
-    return torch.frombuffer(memory, dtype=tensor.dtype, count=numbers).view(shape) if numbers else tensor.new_empty(shape)
+    return (
+        torch.frombuffer(memory, dtype=tensor.dtype, count=numbers).view(shape)
+        if numbers
+        else tensor.new_empty(shape)
+    )
 
 
 def _die_with(parent: int) -> None:

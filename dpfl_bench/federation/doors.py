@@ -25,7 +25,10 @@ from dpfl_bench.privacy.ledger import Ledger
 from dpfl_bench.privacy.privunit import PrivUnit
 from dpfl_bench.problems.problem import Batch, Problem, lengths
 
-FORMATS: dict[torch.dtype, mechanisms.Format] = {torch.float32: np.float32, torch.float64: np.float64}  # noise is as wide as its sum
+FORMATS: dict[torch.dtype, mechanisms.Format] = {
+    torch.float32: np.float32,
+    torch.float64: np.float64,
+}  # noise is as wide as its sum
 
 
 @dataclass(frozen=True)
@@ -51,12 +54,16 @@ class SendDoor:
     bound: str | None  # clip | normalise | None (open)
     trust: str  # local | secagg | central
     noise: float
-    memory: str  # what a client remembers as its own message: own_message (with its noise) | own_update (without)
+    memory: (
+        str  # what a client remembers as its own message: own_message (with its noise) | own_update (without)
+    )
     seed: int
     median: bool = False  # C is the median of the cohort's norms (leaks)
     quantile: Quantile | None = None
     privunit: PrivUnit | None = None  # for C = 1, in place of Gaussian noise
-    norms: float | None = None  # uses_norms: noise on the sum of squared norms / C^2; 0: none is needed; None: not asked for
+    norms: float | None = (
+        None  # uses_norms: noise on the sum of squared norms / C^2; 0: none is needed; None: not asked for
+    )
     discrete: bool = False  # what is released lies on a grid (`lattice.py`)
 
     @property
@@ -103,7 +110,9 @@ class Passage(Sums):
             self._count(updates, updates, lengths(updates).to(updates))
             return updates
         found: bounding.Bounded = getattr(bounding, door.bound)(updates, self.clip)
-        bounded = lattice.towards_zero(found.rows, lattice.spacing(self._std)) if door.discrete else found.rows
+        bounded = (
+            lattice.towards_zero(found.rows, lattice.spacing(self._std)) if door.discrete else found.rows
+        )
         messages = self._noised(bounded, clients)
         self._count(bounded, messages, found.norms)
         self.blanked += found.blanked
@@ -118,7 +127,11 @@ class Passage(Sums):
         """What a group of the round's clients sent."""
         self.clip = part.clip
         self.total = self.total + part.total
-        self.squares, self.naive, self.below = self.squares + part.squares, self.naive + part.naive, self.below + part.below
+        self.squares, self.naive, self.below = (
+            self.squares + part.squares,
+            self.naive + part.naive,
+            self.below + part.below,
+        )
         self.clients += part.clients
         self.blanked += part.blanked
         self.norms += part.norms
@@ -129,7 +142,9 @@ class Passage(Sums):
         total, squares = self.total, self.squares
         if door.private:
             if door.trust == "central":
-                noise = mechanisms.server_gaussian(door.seed, round.index, len(total), self._std, FORMATS[total.dtype])
+                noise = mechanisms.server_gaussian(
+                    door.seed, round.index, len(total), self._std, FORMATS[total.dtype]
+                )
                 total = total + self._on_grid(noise).to(total)
             squares = squares + self._square_noise(len(total))
             ledger.record(round.cohort)
@@ -137,7 +152,8 @@ class Passage(Sums):
                 ledger.record_sum(name)
         wide = device.wide(total.device)
         scalars = [
-            torch.as_tensor(value / round.divisor, dtype=wide, device=total.device).to(self.dtype) for value in (squares, self.naive)
+            torch.as_tensor(value / round.divisor, dtype=wide, device=total.device).to(self.dtype)
+            for value in (squares, self.naive)
         ]
         mean = (total / round.divisor).to(self.dtype)
         return Sent(mean, mean.new_empty(0, len(mean)), *scalars)
@@ -155,25 +171,39 @@ class Passage(Sums):
         door = self.door
         if door.privunit is not None:
             units = bounded.double().cpu().numpy() / self.clip
-            randomised = door.privunit.randomise(units, mechanisms.privunit_streams(door.seed, self.round.index, clients))
+            randomised = door.privunit.randomise(
+                units, mechanisms.privunit_streams(door.seed, self.round.index, clients)
+            )
             return torch.from_numpy(randomised * self.clip).to(bounded)
         if door.trust == "central" or door.noise == 0:
             return bounded
-        noise = mechanisms.client_gaussian(door.seed, self.round.index, clients, bounded.shape[1], self._std, FORMATS[bounded.dtype])
+        noise = mechanisms.client_gaussian(
+            door.seed, self.round.index, clients, bounded.shape[1], self._std, FORMATS[bounded.dtype]
+        )
         return bounded + self._on_grid(noise).to(bounded)
 
     @property
     def _std(self) -> float:
         """Of one draw: a client's noise or its share of it, or the server's."""
-        return self.door.noise * self.clip * (len(self.round.cohort) ** -0.5 if self.door.trust == "secagg" else 1.0)
+        return (
+            self.door.noise
+            * self.clip
+            * (len(self.round.cohort) ** -0.5 if self.door.trust == "secagg" else 1.0)
+        )
 
     def _on_grid(self, noise: np.ndarray) -> Tensor:
-        return torch.from_numpy(lattice.nearest(noise, lattice.spacing(self._std)) if self.door.discrete else noise)
+        return torch.from_numpy(
+            lattice.nearest(noise, lattice.spacing(self._std)) if self.door.discrete else noise
+        )
 
     def _scalar(self, what: str, std: float) -> float:
         """Noise on a number beside the sum; where that lies on a grid of halves or finer, so does the noise."""
         drawn = mechanisms.server_scalar(self.door.seed, self.round.index, what, std)
-        return float(lattice.nearest(np.array(drawn), min(0.5, lattice.spacing(std)))) if self.door.discrete else drawn
+        return (
+            float(lattice.nearest(np.array(drawn), min(0.5, lattice.spacing(std))))
+            if self.door.discrete
+            else drawn
+        )
 
     def _count(self, bounded: Tensor, messages: Tensor, norms: Tensor) -> None:
         door = self.door
@@ -190,7 +220,9 @@ class Passage(Sums):
             estimates = door.privunit.square_norms(messages.double().cpu().numpy() / self.clip)
             self.squares = self.squares + float(estimates.sum()) * self.clip**2
         else:
-            self.squares = self.squares + (_square(messages) if door.trust == "local" else self._squares_to_release(bounded))
+            self.squares = self.squares + (
+                _square(messages) if door.trust == "local" else self._squares_to_release(bounded)
+            )
 
     def _square_noise(self, dimension: int) -> float:
         """Eq. (6): less the noise's own square norm under local trust. Eq. (7): noise on a sum of what the server cannot see."""
@@ -209,7 +241,9 @@ class Passage(Sums):
         """Each client's apart where they have to lie on the grid of the noise on their sum."""
         if not (self.door.discrete and self.door.norms):
             return _square(bounded)
-        return lattice.towards_zero(bounded.square().sum(1), min(0.5, lattice.spacing(self._squares_std))).sum()
+        return lattice.towards_zero(
+            bounded.square().sum(1), min(0.5, lattice.spacing(self._squares_std))
+        ).sum()
 
 
 def _square(rows: Tensor) -> Tensor:
@@ -242,7 +276,9 @@ class GradientDoor:
 
     def start(self, round: Round, clients: np.ndarray, weights: Tensor, ledger: Ledger) -> GradientPassage:
         """weights: what a record counts in each client's lots, (c,)."""
-        return GradientPassage(self, clients, weights, mechanisms.RecordGaussian(self.seed, round.index, clients), ledger)
+        return GradientPassage(
+            self, clients, weights, mechanisms.RecordGaussian(self.seed, round.index, clients), ledger
+        )
 
 
 @dataclass

@@ -21,7 +21,9 @@ class Scores:
     train_loss: float  # the objective: mean over clients of their mean loss, + l2/2 |x|^2
     test_loss: float  # mean over records, without l2
     test_metric: float  # the problem's: accuracy, next-word accuracy, Dice; R^2, the share of the targets' variance that is explained
-    client_metric: float = float("nan")  # mean over natural clients of the metric on their own test records, where they have some
+    client_metric: float = float(
+        "nan"
+    )  # mean over natural clients of the metric on their own test records, where they have some
 
     @property
     def test_error(self) -> float:
@@ -45,7 +47,9 @@ def evaluate(problem: Problem, federation: Federation, x: Tensor, losses: Losses
 
 
 def scored(problem: Problem, federation: Federation, x: Tensor, test: bool) -> Scored:
-    return together(scored_slice(problem, federation, x, test, part) for part in slices(problem, federation, test))
+    return together(
+        scored_slice(problem, federation, x, test, part) for part in slices(problem, federation, test)
+    )
 
 
 def slices(problem: Problem, federation: Federation, test: bool) -> list[slice]:
@@ -69,7 +73,11 @@ def together(parts: Iterable[Scored]) -> Scored:
 
 
 def _records(federation: Federation, test: bool) -> tuple[Tensor, Tensor]:
-    return (federation.test_features, federation.test_targets) if test else (federation.features, federation.targets)
+    return (
+        (federation.test_features, federation.test_targets)
+        if test
+        else (federation.features, federation.targets)
+    )
 
 
 def _of_clients(problem: Problem, found: Scored, federation: Federation) -> float:

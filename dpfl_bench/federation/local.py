@@ -22,7 +22,9 @@ class Optimiser:
     weight_decay: float = 0.0
     server_lr: float = 1.0
     server_momentum: float = 0.0
-    server_momentum_decay: float = 1.0  # by which old steps shrink beyond that: lr_decay, where they are to follow the learning rate
+    server_momentum_decay: float = (
+        1.0  # by which old steps shrink beyond that: lr_decay, where they are to follow the learning rate
+    )
 
 
 class LocalOracle:
@@ -47,8 +49,14 @@ class LocalOracle:
     def gradient(self, y: Tensor) -> Tensor:
         batch = next(self._batches, None)
         if batch is None:
-            raise RuntimeError(f"the algorithm asked for more than the {self.steps} gradients that this round's schedule allows")
-        gradient = self._problem.gradient(y, batch) if self._passage is None else self._passage.gradient(self._problem, y, batch)
+            raise RuntimeError(
+                f"the algorithm asked for more than the {self.steps} gradients that this round's schedule allows"
+            )
+        gradient = (
+            self._problem.gradient(y, batch)
+            if self._passage is None
+            else self._passage.gradient(self._problem, y, batch)
+        )
         return gradient + self._optimiser.weight_decay * y if self._optimiser.weight_decay else gradient
 
     def step(self, y: Tensor, direction: Tensor) -> Tensor:

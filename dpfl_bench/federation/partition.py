@@ -22,7 +22,13 @@ def iid(labels: np.ndarray, owners: np.ndarray | None, clients: int, rng: np.ran
     return [np.sort(part) for part in np.array_split(rng.permutation(len(labels)), clients)]
 
 
-def shards(labels: np.ndarray, owners: np.ndarray | None, clients: int, rng: np.random.Generator, shards_per_client: int) -> Parts:
+def shards(
+    labels: np.ndarray,
+    owners: np.ndarray | None,
+    clients: int,
+    rng: np.random.Generator,
+    shards_per_client: int,
+) -> Parts:
     """Sorted by label, cut into equal shards, and `shards_per_client` of them dealt to each client at random.
 
     normalized, appendix H, uses 5. A shard that spans a border between classes holds both.
@@ -41,13 +47,17 @@ def smallest_by_shards(records: int, clients: int, rng: np.random.Generator, sha
     return int(_equal_sizes(records, clients * shards_per_client)[hands].sum(axis=1).min())
 
 
-def _hands(records: int, clients: int, rng: np.random.Generator, shards_per_client: int) -> tuple[np.ndarray, np.ndarray]:
+def _hands(
+    records: int, clients: int, rng: np.random.Generator, shards_per_client: int
+) -> tuple[np.ndarray, np.ndarray]:
     """The records in the order that equal labels keep, and each client's shards: (clients, shards_per_client)."""
     order = rng.permutation(records)
     return order, rng.permutation(clients * shards_per_client).reshape(clients, shards_per_client)
 
 
-def similarity(labels: np.ndarray, owners: np.ndarray | None, clients: int, rng: np.random.Generator, percent: float) -> Parts:
+def similarity(
+    labels: np.ndarray, owners: np.ndarray | None, clients: int, rng: np.random.Generator, percent: float
+) -> Parts:
     """`percent` % of each client's records at random, the rest contiguous in label order (SCAFFOLD, dpscaffold)."""
     _classes(labels, "similarity")
     ranges.check("partition.percent", percent, ranges.SIMILARITY)
@@ -60,7 +70,9 @@ def similarity(labels: np.ndarray, owners: np.ndarray | None, clients: int, rng:
     return [np.sort(np.concatenate(pair)) for pair in zip(alike, skewed, strict=True)]
 
 
-def dirichlet(labels: np.ndarray, owners: np.ndarray | None, clients: int, rng: np.random.Generator, alpha: float) -> Parts:
+def dirichlet(
+    labels: np.ndarray, owners: np.ndarray | None, clients: int, rng: np.random.Generator, alpha: float
+) -> Parts:
     """Equal shares (sizes differ by at most 1), each client's classes drawn from its own symmetric Dirichlet(alpha).
 
     Hsu et al. 2019, without replacement: when a class has run out, its mass goes to the remaining ones in proportion.
@@ -81,7 +93,9 @@ def dirichlet(labels: np.ndarray, owners: np.ndarray | None, clients: int, rng: 
     return parts
 
 
-def overlap(labels: np.ndarray, owners: np.ndarray | None, clients: int, rng: np.random.Generator, percent: float) -> Parts:
+def overlap(
+    labels: np.ndarray, owners: np.ndarray | None, clients: int, rng: np.random.Generator, percent: float
+) -> Parts:
     """Each client draws `percent` % of all records for itself, so a record may sit in several clients or in none (`pfl`).
 
     It depends on the number of records alone, so the accountant can ask how many clients hold one before any data loads.
@@ -111,8 +125,14 @@ def by_owner(owners: np.ndarray) -> Parts:
 def counted(parts: Sequence[np.ndarray], records: int) -> np.ndarray:
     """How many clients hold each of so many records, (records,). Raises ValueError for parts that no partition may deal."""
     for client, part in enumerate(parts):
-        if part.ndim != 1 or part.dtype.kind not in "iu" or (len(part) and not 0 <= int(part.min()) <= int(part.max()) < records):
-            raise ValueError(f"client {client}: expected one row of whole numbers in 0..{records - 1}; correct the partition")
+        if (
+            part.ndim != 1
+            or part.dtype.kind not in "iu"
+            or (len(part) and not 0 <= int(part.min()) <= int(part.max()) < records)
+        ):
+            raise ValueError(
+                f"client {client}: expected one row of whole numbers in 0..{records - 1}; correct the partition"
+            )
         own = np.sort(part)
         twice = own[1:][own[1:] == own[:-1]]
         if len(twice):
@@ -120,7 +140,9 @@ def counted(parts: Sequence[np.ndarray], records: int) -> np.ndarray:
                 f"client {client} holds record {twice[0]} more than once: expected each record once in a client, for what bounds the "
                 "part of one would not bound it; correct the partition"
             )
-    return np.bincount(np.concatenate(parts), minlength=records) if len(parts) else np.zeros(records, np.int64)
+    return (
+        np.bincount(np.concatenate(parts), minlength=records) if len(parts) else np.zeros(records, np.int64)
+    )
 
 
 def digest(parts: Parts) -> str:

@@ -32,7 +32,10 @@ class LotRule:
         at_once = max(1, DRAWN_AT_ONCE // records)
         blocks = [min(at_once, steps - done) for done in range(0, steps, at_once)]
         if self.batch_size is not None:
-            picks = [smallest(draw.bit_generator.random_raw(n * records).reshape(n, records), self.batch_size) for n in blocks]
+            picks = [
+                smallest(draw.bit_generator.random_raw(n * records).reshape(n, records), self.batch_size)
+                for n in blocks
+            ]
             return picks[0] if len(picks) == 1 else np.concatenate(picks)
         assert self.sample_rate is not None
         return [np.flatnonzero(row) for n in blocks for row in draw.random((n, records)) < self.sample_rate]
@@ -59,7 +62,9 @@ def smallest(keys: np.ndarray, count: int) -> np.ndarray:
     return picks
 
 
-def pad(lots: Sequence[Lots], starts: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def pad(
+    lots: Sequence[Lots], starts: np.ndarray, weights: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The s lots of each of c clients as rectangles, one step after the other: record index into the flat store and weight, 0 where padded,
     (s, c, b); sizes (s, c). starts, weights: of the clients, (c,)."""
     steps = list(zip(*lots, strict=True))

@@ -25,7 +25,9 @@ class Round:
     lr: float
     p: float  # probability of a communication at one local step (ScaffNew's p): 1 / expected local steps
     cohort: np.ndarray  # indices of the clients that take part, ascending
-    divisor: float  # what the cohort's sum is divided by: its size, or the expected one under Poisson sampling
+    divisor: (
+        float  # what the cohort's sum is divided by: its size, or the expected one under Poisson sampling
+    )
     share: float = 1.0  # of the clients, that takes part (in expectation)
 
 
@@ -94,7 +96,9 @@ class Schedule:
         """The smallest cohort that is not empty (an empty one releases nothing)."""
         if self.sampling != "poisson":
             return self.cohort_size
-        return min((size for t in range(self.rounds) if (size := len(self.cohort(t)))), default=self.cohort_size)
+        return min(
+            (size for t in range(self.rounds) if (size := len(self.cohort(t)))), default=self.cohort_size
+        )
 
 
 def max_of(taken: np.ndarray) -> int:

@@ -20,7 +20,24 @@ if TYPE_CHECKING:
 DTYPES = ("float32", "float64")
 # torch's own names; which of these are in this machine is asked when a run starts, maybe on another one
 TYPES = (
-    *("cpu", "cuda", "ipu", "xpu", "mkldnn", "opengl", "opencl", "ideep", "hip", "ve", "fpga", "maia", "xla", "lazy", "vulkan", "mps"),
+    *(
+        "cpu",
+        "cuda",
+        "ipu",
+        "xpu",
+        "mkldnn",
+        "opengl",
+        "opencl",
+        "ideep",
+        "hip",
+        "ve",
+        "fpga",
+        "maia",
+        "xla",
+        "lazy",
+        "vulkan",
+        "mps",
+    ),
     *("meta", "hpu", "mtia", "privateuseone"),
 )
 CPUINFO = Path("/proc/cpuinfo")
@@ -47,7 +64,9 @@ def choose(name: str) -> torch.device:
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError) as error:
         reason = str(error).splitlines()[0]
-        raise ConfigError(f"device={name}: expected a device that torch can use here, e.g. auto or cpu ({reason})") from None
+        raise ConfigError(
+            f"device={name}: expected a device that torch can use here, e.g. auto or cpu ({reason})"
+        ) from None
     return device
 
 
@@ -101,8 +120,14 @@ def numpy_multiplies() -> bool:
     """
     import torch
 
-    kernels = {library["architecture"] for library in _openblas().info() if Path(library["filepath"]).parent.name == "numpy.libs"}
-    return set() < kernels <= AVX512 and _vendor() == "AuthenticAMD" and bool(torch.backends.mkl.is_available())  # type: ignore[no-untyped-call]
+    kernels = {
+        library["architecture"]
+        for library in _openblas().info()
+        if Path(library["filepath"]).parent.name == "numpy.libs"
+    }
+    return (
+        set() < kernels <= AVX512 and _vendor() == "AuthenticAMD" and bool(torch.backends.mkl.is_available())
+    )  # type: ignore[no-untyped-call]
 
 
 @cache

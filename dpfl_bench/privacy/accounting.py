@@ -55,7 +55,9 @@ def _log_delta(mu: float, eps: float) -> float:
     """log of Phi(-x) - e^eps Phi(-x - mu) = phi(x) (R(x) - R(x + mu)), x = eps/mu - mu/2, with R Mills' ratio."""
     x = eps / mu - mu / 2
     if x < 0 and mu >= 0.5:  # the first term is at least 1/2, so nothing cancels
-        return math.log(math.erfc(x / math.sqrt(2)) / 2 - math.exp(-x * x / 2 - _LOG_SQRT_2PI) * _mills(x + mu)[0])
+        return math.log(
+            math.erfc(x / math.sqrt(2)) / 2 - math.exp(-x * x / 2 - _LOG_SQRT_2PI) * _mills(x + mu)[0]
+        )
     if mu < max(0.5, x / 10):  # the integral of S > 0 over [x, x + mu]: no cancellation
         points = ((w, x + mu / 2 * (1 + sign * n)) for n, w in _GAUSS_LEGENDRE for sign in (-1, 1))
         gap = mu / 2 * sum(w * _mills(point)[1] for w, point in points)
@@ -108,21 +110,31 @@ def accountants_for(composition: Composition) -> tuple[str, ...]:
     """The accountants that bound a composition, tightest first."""
     if composition.mechanism == "pure":
         return ("exact", "basic")
-    return ("exact", "pld", "rdp") if composition.mechanism == "gaussian" and not composition.rounds else ("pld", "rdp")
+    return (
+        ("exact", "pld", "rdp")
+        if composition.mechanism == "gaussian" and not composition.rounds
+        else ("pld", "rdp")
+    )
 
 
-def epsilon(view: Composition | View, noise_multiplier: float, delta: float, accountant: str = "auto") -> float:
+def epsilon(
+    view: Composition | View, noise_multiplier: float, delta: float, accountant: str = "auto"
+) -> float:
     """The smallest eps over a view's alternatives; `auto` is the tightest valid accountant. Unit, relation: the composition's."""
     return best(view, noise_multiplier, delta, accountant)[1]
 
 
-def best(view: Composition | View, noise_multiplier: float, delta: float, accountant: str = "auto") -> tuple[str, float]:
+def best(
+    view: Composition | View, noise_multiplier: float, delta: float, accountant: str = "auto"
+) -> tuple[str, float]:
     """(name of the accountant, eps) of the smallest eps over a view's alternatives and the accountants allowed."""
     _check_delta(delta)
     if not noise_multiplier >= 0:
         raise PrivacyError(f"noise_multiplier={noise_multiplier}: expected a number >= 0")
     pairs = candidates(view, accountant)
-    return min(((name, one(c, noise_multiplier, delta, name)) for c, name in pairs), key=lambda found: found[1])
+    return min(
+        ((name, one(c, noise_multiplier, delta, name)) for c, name in pairs), key=lambda found: found[1]
+    )
 
 
 def candidates(view: Composition | View, accountant: str) -> list[tuple[Composition, str]]:
@@ -160,7 +172,10 @@ def one(composition: Composition, noise_multiplier: float, delta: float, name: s
         return 0.0
     if composition.mechanism == "pure":
         return _one_pure(composition, noise_multiplier, delta, name)
-    z = min(composition.joint(noise_multiplier) * composition.scale, LARGEST if noise_multiplier < math.inf else math.inf)
+    z = min(
+        composition.joint(noise_multiplier) * composition.scale,
+        LARGEST if noise_multiplier < math.inf else math.inf,
+    )
     if z == 0:
         return math.inf
     if name == "paper":
@@ -175,7 +190,11 @@ def one(composition: Composition, noise_multiplier: float, delta: float, name: s
     if name == "exact":
         return eps_of_gaussian(math.sqrt(composition.times) / z, delta)
     z = z / math.sqrt(composition.times)  # T releases are one with z / sqrt(T)
-    return divergences.gaussian_rdp_epsilon(1 / z, delta) if name == "rdp" else divergences.pld_epsilon("gaussian", 1.0, z, 1, delta)
+    return (
+        divergences.gaussian_rdp_epsilon(1 / z, delta)
+        if name == "rdp"
+        else divergences.pld_epsilon("gaussian", 1.0, z, 1, delta)
+    )
 
 
 def _one_pure(c: Composition, noise_multiplier: float, delta: float, name: str) -> float:
@@ -194,7 +213,9 @@ def _one_pure(c: Composition, noise_multiplier: float, delta: float, name: str) 
 def _one_participation(c: Composition, z: float, delta: float, name: str) -> float:
     if name == "pld":
         return divergences.participation_pld_epsilon(c.mechanism, c.rate, z, c.share, c.rounds, delta)
-    return divergences.participation_rdp_epsilon(c.mechanism, c.rate, c.population, c.sample, z, c.share, c.rounds, delta)
+    return divergences.participation_rdp_epsilon(
+        c.mechanism, c.rate, c.population, c.sample, z, c.share, c.rounds, delta
+    )
 
 
 def _one_sampled(c: Composition, z: float, delta: float, name: str) -> float:
@@ -212,7 +233,9 @@ def renyi(composition: Composition, noise_multiplier: float) -> tuple[Any, Any]:
         return divergences.pure_rdp(1 / noise_multiplier, c.times)
     z = c.joint(noise_multiplier) * c.scale
     if c.rounds:
-        return divergences.participation_rdp(c.mechanism, c.rate, c.population, c.sample, z, c.share, c.rounds)
+        return divergences.participation_rdp(
+            c.mechanism, c.rate, c.population, c.sample, z, c.share, c.rounds
+        )
     if c.mechanism == "gaussian":
         return divergences.gaussian_rdp(math.sqrt(c.times) / z)
     return divergences.sampled_rdp(c.mechanism, c.rate, c.population, c.sample, z, c.times)
@@ -220,4 +243,6 @@ def renyi(composition: Composition, noise_multiplier: float) -> tuple[Any, Any]:
 
 def _check_delta(delta: float) -> None:
     if not 0 < delta < 1:
-        raise PrivacyError(f"delta={delta}: expected 0 < delta < 1 (1e-5, or below one over the number of clients)")
+        raise PrivacyError(
+            f"delta={delta}: expected 0 < delta < 1 (1e-5, or below one over the number of clients)"
+        )

@@ -25,12 +25,22 @@ def cached(question: dict[str, object], answer: Callable[[], float]) -> float:
     try:
         entry = json.loads(path.read_text())
         kept = float(entry["answer"])
-        if entry["question"] == json.loads(text) and entry["checksum"] == _checksum(text, kept) and 0 < kept < math.inf:
+        if (
+            entry["question"] == json.loads(text)
+            and entry["checksum"] == _checksum(text, kept)
+            and 0 < kept < math.inf
+        ):
             return kept
     except (OSError, ValueError, KeyError, TypeError):
         pass  # not there, or broken: ask again
     fresh = answer()
-    _keep(path, json.dumps({"question": json.loads(text), "answer": fresh, "checksum": _checksum(text, fresh)}, sort_keys=True))
+    _keep(
+        path,
+        json.dumps(
+            {"question": json.loads(text), "answer": fresh, "checksum": _checksum(text, fresh)},
+            sort_keys=True,
+        ),
+    )
     return fresh
 
 
@@ -41,7 +51,10 @@ def forget(question: dict[str, object]) -> None:
 
 
 def _text(question: dict[str, object]) -> str:
-    return json.dumps({**question, "cache_version": CACHE_VERSION, "dp_accounting": version("dp-accounting")}, sort_keys=True)
+    return json.dumps(
+        {**question, "cache_version": CACHE_VERSION, "dp_accounting": version("dp-accounting")},
+        sort_keys=True,
+    )
 
 
 def _path(text: str) -> Path:

@@ -13,13 +13,27 @@ from collections.abc import Callable
 
 from dpfl_bench.privacy.accounting import accountants_for, candidates, epsilon, mu_for, one
 from dpfl_bench.privacy.cache import cached, forget
-from dpfl_bench.privacy.releases import Composition, Observer, PrivacyError, RecordReleases, Releases, View, view
+from dpfl_bench.privacy.releases import (
+    Composition,
+    Observer,
+    PrivacyError,
+    RecordReleases,
+    Releases,
+    View,
+    view,
+)
 
 _TIGHT = 0.9992  # a search stops once eps lies between this part of the target and the target
 _ALMOST = 0.99  # what is kept on disk for less is asked again
 
 
-def calibrate(releases: Releases | RecordReleases, observer: Observer, eps: float, delta: float, accountant: str = "auto") -> float:
+def calibrate(
+    releases: Releases | RecordReleases,
+    observer: Observer,
+    eps: float,
+    delta: float,
+    accountant: str = "auto",
+) -> float:
     """The noise multiplier with .999 eps < epsilon <= eps towards `observer`; 0 if eps is inf."""
     compositions = view(releases, observer)
     if compositions is None:
@@ -34,7 +48,11 @@ def calibrate(releases: Releases | RecordReleases, observer: Observer, eps: floa
         return 0.0
     if all(name == "exact" for _, name in pairs):  # solved faster than read
         return _solve(pairs, eps, delta)
-    question: dict[str, object] = {"kind": type(releases).__name__, "releases": dataclasses.asdict(releases), "observer": observer}
+    question: dict[str, object] = {
+        "kind": type(releases).__name__,
+        "releases": dataclasses.asdict(releases),
+        "observer": observer,
+    }
     question |= {"accountant": accountant, "eps": eps, "delta": delta}
     noise = cached(question, lambda: _solve(pairs, eps, delta))
     if not _ALMOST * eps <= _spent(pairs, noise, delta) <= eps:  # the entry is forged, or of other code
@@ -42,7 +60,9 @@ def calibrate(releases: Releases | RecordReleases, observer: Observer, eps: floa
         noise = cached(question, lambda: _solve(pairs, eps, delta))
     spent = _spent(pairs, noise, delta)
     if spent > eps:
-        raise PrivacyError(f"noise_multiplier={noise:.6g}: expected to spend at most eps={eps:g}, it spends {spent:.6g} (report this)")
+        raise PrivacyError(
+            f"noise_multiplier={noise:.6g}: expected to spend at most eps={eps:g}, it spends {spent:.6g} (report this)"
+        )
     return noise
 
 
@@ -62,7 +82,9 @@ def _solve(pairs: list[tuple[Composition, str]], eps: float, delta: float) -> fl
             least, winner = noise, (composition, name)
     if least == math.inf:
         asked = " or ".join(dict.fromkeys(name for _, name in pairs))
-        raise PrivacyError(f"eps={eps}, delta={delta}: {asked} finds no noise that is enough; raise eps or delta")
+        raise PrivacyError(
+            f"eps={eps}, delta={delta}: {asked} finds no noise that is enough; raise eps or delta"
+        )
     if winner[1] != "paper":  # no bound, so nothing to hold it to
         _cross_check(*winner, least, delta)
     return least
@@ -125,7 +147,9 @@ def _next_noise(low: tuple[float, float], high: tuple[float, float], eps: float,
     return float(low[0] * (high[0] / low[0]) ** min(0.99, max(0.01, share)))
 
 
-def formula_noise(v: float, clip: float, releases_count: int, eps: float, delta: float, rate: float = 1.0) -> float:
+def formula_noise(
+    v: float, clip: float, releases_count: int, eps: float, delta: float, rate: float = 1.0
+) -> float:
     """The papers' noise std, C sqrt(v n ln(1/delta)) rate / eps, for a stated constant v: nominal, not a guarantee.
 
     `balancing`, Lemma 1: each client's own noise, rate 1, n = the communications. `normalized`, Theorem 3 with q for v:
@@ -133,11 +157,15 @@ def formula_noise(v: float, clip: float, releases_count: int, eps: float, delta:
     `accounting.epsilon`'s.
     """
     if not (v > 0 and clip > 0 and eps > 0 and 0 < delta < 1):
-        raise PrivacyError(f"v={v}, clip={clip}, eps={eps}, delta={delta}: expected v, clip, eps > 0 and 0 < delta < 1")
+        raise PrivacyError(
+            f"v={v}, clip={clip}, eps={eps}, delta={delta}: expected v, clip, eps > 0 and 0 < delta < 1"
+        )
     return clip * math.sqrt(v * releases_count * math.log(1 / delta)) * rate / eps
 
 
-def implied(noise_multiplier: float, sensitivity_over_clip: float, n: int, rate: float, eps: float, delta: float) -> dict[str, float]:
+def implied(
+    noise_multiplier: float, sensitivity_over_clip: float, n: int, rate: float, eps: float, delta: float
+) -> dict[str, float]:
     """The papers' constants that a noise amounts to: v = (std/C)^2 eps^2 / (n ln(1/delta)), q = v / rate^2 (`formula_noise`).
 
     `sensitivity_over_clip`: 1 under add_remove_one, 2 under replace_one. n: releases.
@@ -157,7 +185,10 @@ def max_rounds(
     """The largest number of rounds, at most `limit`, with epsilon <= eps. `view_at(t)` is the view of the first t rounds."""
 
     def fits(rounds: int) -> bool:
-        return any(one(c, noise_multiplier, delta, name) <= eps for c, name in candidates(view_at(rounds), accountant))
+        return any(
+            one(c, noise_multiplier, delta, name) <= eps
+            for c, name in candidates(view_at(rounds), accountant)
+        )
 
     if limit < 1 or not fits(1):
         return 0

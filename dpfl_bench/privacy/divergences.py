@@ -28,8 +28,12 @@ from dpfl_bench.privacy.releases import Rounds
 _REAL_ORDERS = [1.01, 1.02, 1.05] + [1 + k / 20 for k in range(2, 20)] + [2 + k / 10 for k in range(80)]
 _WHOLE_ORDERS = [*range(2, 33), *range(36, 65, 4), 72, 80, 96, 112, 128, 160, 192, 224, 256]
 _LARGE_ORDERS = [320, 384, 512, 640, 768, 1024, 1536, 2048]
-CLOSED_ORDERS = 1 + 2.0 ** (np.arange(-48, 161) / 8)  # where the divergences are formulas: 1 + 1/64 to 1 + 2^20
-_CELLS = 2**17  # of one release's PLD (a second to make), an eighth of its composition's (8 MB, a tenth of a second)
+CLOSED_ORDERS = 1 + 2.0 ** (
+    np.arange(-48, 161) / 8
+)  # where the divergences are formulas: 1 + 1/64 to 1 + 2^20
+_CELLS = (
+    2**17
+)  # of one release's PLD (a second to make), an eighth of its composition's (8 MB, a tenth of a second)
 _CUT = 1e-15  # probability beyond the window that a participation's losses are composed in
 
 
@@ -74,7 +78,9 @@ def _pld(mechanism: str, rate: float, z: float, interval: float) -> Any:
     from dp_accounting.pld import pld_pmf, privacy_loss_distribution
 
     if mechanism != "fixed":
-        return privacy_loss_distribution.from_gaussian_mechanism(z, sampling_prob=rate, value_discretization_interval=interval)
+        return privacy_loss_distribution.from_gaussian_mechanism(
+            z, sampling_prob=rate, value_discretization_interval=interval
+        )
     cells = math.ceil(_tail(rate, z) / interval)
     deltas = _profile_without_replacement(np.arange(-cells, cells + 1) * interval, rate, z)
     pmf = pld_pmf.create_pmf_pessimistic_connect_dots_fixed_gap(interval, -cells, cells, deltas)
@@ -98,7 +104,14 @@ def _delta_absent(eps: Any, rate: float, z: float) -> Any:
     """The same with the neighbours in the other order, under poisson: its loss is below log(1/(1 - rate)). (n,)."""
     inner = 1 + np.expm1(-eps) / rate
     within = inner > 0
-    return np.where(within, inner * rate * np.exp(np.minimum(eps, 700)) * _delta_unsampled(-np.log(np.where(within, inner, 1)), z), 0)
+    return np.where(
+        within,
+        inner
+        * rate
+        * np.exp(np.minimum(eps, 700))
+        * _delta_unsampled(-np.log(np.where(within, inner, 1)), z),
+        0,
+    )
 
 
 def _delta_unsampled(eps: Any, z: float) -> Any:
@@ -107,7 +120,9 @@ def _delta_unsampled(eps: Any, z: float) -> Any:
     return np.maximum(ndtr(0.5 / z - eps * z) - np.exp(eps + log_ndtr(-0.5 / z - eps * z)), 0)
 
 
-def participation_pld_epsilon(mechanism: str, rate: float, z: float, share: float, rounds: Rounds, delta: float) -> float:
+def participation_pld_epsilon(
+    mechanism: str, rate: float, z: float, share: float, rounds: Rounds, delta: float
+) -> float:
     """Eps of a participation by privacy loss distributions, pessimistic; inf where a grid cannot hold it (use rdp there).
 
     gaussian: either relation, no sampling of records. poisson: add_remove_one, both directions. fixed: replace_one, without
@@ -121,7 +136,10 @@ def participation_pld_epsilon(mechanism: str, rate: float, z: float, share: floa
     if 0.5 / z**2 + 10 / z > 500 or expected > 10**7 or sure <= 0:
         return math.inf
     orders = ("present", "absent") if mechanism == "poisson" else ("either",)
-    rate, z = 1.0 if mechanism == "gaussian" else rate, min(z, 1e7)  # less noise than 1e7 is pessimistic, and all that floats resolve
+    rate, z = (
+        1.0 if mechanism == "gaussian" else rate,
+        min(z, 1e7),
+    )  # less noise than 1e7 is pessimistic, and all that floats resolve
     return max(_participation(order, rate, z, share, tuple(sorted(counts.items())), sure) for order in orders)
 
 
@@ -138,10 +156,14 @@ def _participation(order: str, rate: float, z: float, share: float, counts: Roun
         composed *= mixture if count == 1 else mixture**count
         log_kept += count * math.log1p(share * math.expm1(k * math.log1p(-lost)))
     probabilities = np.roll(np.fft.irfft(composed, cells), -(start % cells))
-    return _eps_of_losses((start + np.arange(cells)) * step, probabilities, _CUT - math.expm1(log_kept), delta)
+    return _eps_of_losses(
+        (start + np.arange(cells)) * step, probabilities, _CUT - math.expm1(log_kept), delta
+    )
 
 
-def _grid(order: str, rate: float, z: float, share: float, counts: Rounds) -> tuple[tuple[Any, Any, float], float, int, int]:
+def _grid(
+    order: str, rate: float, z: float, share: float, counts: Rounds
+) -> tuple[tuple[Any, Any, float], float, int, int]:
     """(losses of one release, their grid's step, the window's first cell, its cells): a 256th of the release's standard deviation,
     half or a quarter of that where it spares cells, less where there would be too many."""
     deviation = rate * math.sqrt(math.expm1(min(1 / z**2, 30.0)))
@@ -181,7 +203,9 @@ def _window(losses: Any, pmf: Any, share: float, counts: Rounds) -> tuple[float,
     """Ends of what the composed loss leaves with a probability of at most _CUT on either side (Chernoff)."""
     mean = float(losses @ pmf)
     variance = float((losses - mean) ** 2 @ pmf)
-    spread = math.sqrt(sum(count * share * (k * variance + (1 - share) * (k * mean) ** 2) for k, count in counts))
+    spread = math.sqrt(
+        sum(count * share * (k * variance + (1 - share) * (k * mean) ** 2) for k, count in counts)
+    )
     with np.errstate(divide="ignore"):
         log_pmf, log_absent = np.log(pmf), float(np.log1p(-share))
 
@@ -220,7 +244,9 @@ def pure_epsilon(pure: float, times: int, delta: float) -> float:
     1e-9 of itself, and never above times * pure.
     """
     heads = np.arange(times // 2 + 1)
-    log_counts = np.append(0, np.cumsum(np.log((times - heads[:-1]) / (heads[:-1] + 1))))  # of `heads` losses of -pure
+    log_counts = np.append(
+        0, np.cumsum(np.log((times - heads[:-1]) / (heads[:-1] + 1)))
+    )  # of `heads` losses of -pure
     logs = log_counts - heads * pure - times * math.log1p(math.exp(-pure))
     found = _eps_of_losses(((times - 2 * heads) * pure)[::-1], np.exp(logs)[::-1], 0.0, delta)
     return min(found * (1 + 1e-9), times * pure)
@@ -246,7 +272,9 @@ def participation_pure_epsilon(pure: float, share: float, rounds: Rounds, delta:
     return min(found * (1 + 1e-9), most * pure)
 
 
-def rdp_epsilon(mechanism: str, rate: float, population: int, sample: int, z: float, times: int, delta: float) -> float:
+def rdp_epsilon(
+    mechanism: str, rate: float, population: int, sample: int, z: float, times: int, delta: float
+) -> float:
     """Eps by dp-accounting's RDP. poisson: add_remove_one. fixed: replace_one, without replacement."""
     from dp_accounting.rdp import rdp_privacy_accountant
 
@@ -255,7 +283,14 @@ def rdp_epsilon(mechanism: str, rate: float, population: int, sample: int, z: fl
 
 
 def participation_rdp_epsilon(
-    mechanism: str, rate: float, population: int, sample: int, z: float, share: float, rounds: Rounds, delta: float
+    mechanism: str,
+    rate: float,
+    population: int,
+    sample: int,
+    z: float,
+    share: float,
+    rounds: Rounds,
+    delta: float,
 ) -> float:
     """Eps of a participation by RDP."""
     from dp_accounting.rdp import rdp_privacy_accountant
@@ -264,7 +299,9 @@ def participation_rdp_epsilon(
     return float(rdp_privacy_accountant.compute_epsilon(orders, curve, delta)[0])
 
 
-def participation_rdp(mechanism: str, rate: float, population: int, sample: int, z: float, share: float, rounds: Rounds) -> tuple[Any, Any]:
+def participation_rdp(
+    mechanism: str, rate: float, population: int, sample: int, z: float, share: float, rounds: Rounds
+) -> tuple[Any, Any]:
     """(orders, Rényi divergences)."""
     return mixed_rdp(*_rdp(mechanism, rate, population, sample, z), share, rounds)
 
@@ -277,10 +314,14 @@ def mixed_rdp(orders: Any, curve: Any, share: float, rounds: Rounds) -> tuple[An
     excess = np.asarray(orders) - 1
     with np.errstate(divide="ignore"):
         absent = np.log1p(-share)
-    return orders, sum(count * np.logaddexp(absent, math.log(share) + excess * k * curve) / excess for k, count in rounds)
+    return orders, sum(
+        count * np.logaddexp(absent, math.log(share) + excess * k * curve) / excess for k, count in rounds
+    )
 
 
-def sampled_rdp(mechanism: str, rate: float, population: int, sample: int, z: float, times: int) -> tuple[Any, Any]:
+def sampled_rdp(
+    mechanism: str, rate: float, population: int, sample: int, z: float, times: int
+) -> tuple[Any, Any]:
     """(orders, Rényi divergences). poisson: add_remove_one. fixed: replace_one, without replacement."""
     orders, curve = _rdp(mechanism, rate, population, sample, z)
     return orders, times * curve
@@ -312,16 +353,23 @@ def _rdp(mechanism: str, rate: float, population: int, sample: int, z: float) ->
 
     release = dpa.GaussianDpEvent(z)
     event: dpa.DpEvent
-    if mechanism == "fixed":  # between whole orders Theorem 27's curve is interpolated: real orders add nothing
+    if (
+        mechanism == "fixed"
+    ):  # between whole orders Theorem 27's curve is interpolated: real orders add nothing
         orders, relation = _WHOLE_ORDERS + _LARGE_ORDERS, dpa.NeighboringRelation.REPLACE_ONE
         event = dpa.SampledWithoutReplacementDpEvent(population, sample, release)
     else:
-        orders, relation = _REAL_ORDERS + _WHOLE_ORDERS[9:] + _LARGE_ORDERS, dpa.NeighboringRelation.ADD_OR_REMOVE_ONE
+        orders, relation = (
+            _REAL_ORDERS + _WHOLE_ORDERS[9:] + _LARGE_ORDERS,
+            dpa.NeighboringRelation.ADD_OR_REMOVE_ONE,
+        )
         event = dpa.PoissonSampledDpEvent(rate, release)
     accountant = dpa.rdp.RdpAccountant(orders, relation)
     absl = logging.getLogger("absl")
     level = absl.level
-    absl.setLevel(logging.ERROR)  # it warns of each small order it leaves out, which costs tightness, not validity
+    absl.setLevel(
+        logging.ERROR
+    )  # it warns of each small order it leaves out, which costs tightness, not validity
     try:
         accountant.compose(event)
     finally:

@@ -51,7 +51,11 @@ class Ledger:
         bug = "no result is saved; this is a bug in the algorithm or the engine"
         if self.rounds > rounds or (self.taken > planned).any() or over:
             worst = max(0, int((self.taken - planned).max()))
-            raise OverspentError(f"{said} (a client was {worst} over its share; further sums too many: {over or 'none'}): {bug}")
+            raise OverspentError(
+                f"{said} (a client was {worst} over its share; further sums too many: {over or 'none'}): {bug}"
+            )
         missing = [name for name in sums if self.sums.get(name, 0) < rounds]
         if self.rounds < rounds or (self.taken < planned).any() or missing:
-            raise OverspentError(f"{said} (further sums missing: {missing or 'none'}): something may have passed unrecorded; {bug}")
+            raise OverspentError(
+                f"{said} (further sums missing: {missing or 'none'}): something may have passed unrecorded; {bug}"
+            )

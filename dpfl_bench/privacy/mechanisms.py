@@ -18,12 +18,18 @@ from dpfl_bench import rng
 
 BLOCK = 2**16  # numbers of one stream that are drawn at once; which they are depends on it
 Format = type[np.float32] | type[np.float64]
-AT_ONCE = 3 * 2**14  # of several streams: each has eight times as much in the making, and a core's cache is needed for what comes next
+AT_ONCE = (
+    3 * 2**14
+)  # of several streams: each has eight times as much in the making, and a core's cache is needed for what comes next
 
 
-def client_gaussian(seed: int, round: int, clients: Iterable[int], dimension: int, std: float, dtype: Format) -> np.ndarray:
+def client_gaussian(
+    seed: int, round: int, clients: Iterable[int], dimension: int, std: float, dtype: Format
+) -> np.ndarray:
     """N(0, std^2 I) for each client: (c, dimension)."""
-    return normals([rng.generator(seed, "noise", round, int(i)) for i in clients], dimension, dtype) * dtype(std)
+    return normals([rng.generator(seed, "noise", round, int(i)) for i in clients], dimension, dtype) * dtype(
+        std
+    )
 
 
 def server_gaussian(seed: int, round: int, dimension: int, std: float, dtype: Format) -> np.ndarray:

@@ -45,7 +45,9 @@ def _sampled(divergences: Any, rate: float) -> Any:
     if rate == 1:
         return (_ORDERS - 1) * divergences
     with np.errstate(divide="ignore"):
-        pairs = np.minimum(math.log(4) + divergences[0] + np.log(-np.expm1(-divergences[0])), math.log(2) + divergences[0])
+        pairs = np.minimum(
+            math.log(4) + divergences[0] + np.log(-np.expm1(-divergences[0])), math.log(2) + divergences[0]
+        )
     logs = np.append(pairs, math.log(2) + (_ORDERS[1:] - 1) * divergences[1:]) + _ORDERS * math.log(rate)
     terms = _log_binomials() + logs
     largest = np.maximum(terms.max(axis=1), 0)
@@ -55,4 +57,6 @@ def _sampled(divergences: Any, rate: float) -> Any:
 @lru_cache(maxsize=1)
 def _log_binomials() -> Any:
     """log C(alpha, j), a row for each alpha and a column for each j; -inf for j > alpha."""
-    return np.array([[math.log(math.comb(a, j)) if j <= a else -math.inf for j in range(2, 101)] for a in range(2, 101)])
+    return np.array(
+        [[math.log(math.comb(a, j)) if j <= a else -math.inf for j in range(2, 101)] for a in range(2, 101)]
+    )

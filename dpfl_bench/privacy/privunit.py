@@ -26,7 +26,9 @@ _LARGEST_GAMMA = 1 - 1e-9
 
 def _check_eps(name: str, eps: float) -> None:
     if not 0 < eps <= _LARGEST_EPS:
-        raise ValueError(f"{name}={eps}: expected 0 < {name} <= {_LARGEST_EPS:g} (use eps=inf for no privacy)")
+        raise ValueError(
+            f"{name}={eps}: expected 0 < {name} <= {_LARGEST_EPS:g} (use eps=inf for no privacy)"
+        )
 
 
 def _check_clip(clip: float) -> None:
@@ -36,7 +38,9 @@ def _check_clip(clip: float) -> None:
 
 def _check_dimension(dimension: int) -> None:
     if not dimension >= 3:
-        raise ValueError(f"dimension={dimension}: expected at least 3 (PrivUnit needs a sphere; use the gaussian mechanism)")
+        raise ValueError(
+            f"dimension={dimension}: expected at least 3 (PrivUnit needs a sphere; use the gaussian mechanism)"
+        )
 
 
 @dataclass(frozen=True)
@@ -89,7 +93,9 @@ class ScalarDP:
         below = self.value(np.clip(np.rint(self.b - steps), 0, self.k))
         nearest = np.where(np.abs(np.abs(below) - sizes) < np.abs(np.abs(above) - sizes), below, above)
         if np.any(np.abs(np.abs(nearest) - sizes) > 1e-6 * sizes):
-            raise ValueError("a norm that this mechanism cannot have sent: expected the messages as `randomise` returned them")
+            raise ValueError(
+                "a norm that this mechanism cannot have sent: expected the messages as `randomise` returned them"
+            )
         return nearest
 
     def check_recoverable(self) -> None:
@@ -158,7 +164,9 @@ class PrivUnit:
         from scipy.special import poch
 
         alpha = (self.dimension - 1) / 2
-        excess = (math.tanh(self.eps0 / 2) + self.belt) / 2  # p - P(cap), where nothing cancels at a small eps
+        excess = (
+            math.tanh(self.eps0 / 2) + self.belt
+        ) / 2  # p - P(cap), where nothing cancels at a small eps
         log_whole = 0.5 * math.log(math.pi) - math.log(poch(alpha, 0.5))  # 2^(d-2) B(alpha, alpha)
         log_slice = alpha * _log_one_minus_square(self.gamma) - math.log(self.dimension - 1) - log_whole
         return math.exp(log_slice + math.log(excess) - math.log(self.cap) - math.log1p(-self.cap))
@@ -175,12 +183,16 @@ class PrivUnit:
         """
         messages = np.array(updates, dtype=np.float64, order="C")
         if messages.shape != (len(rngs), self.dimension):
-            raise ValueError(f"updates of shape {messages.shape}: expected {(len(rngs), self.dimension)}, a row for each generator")
+            raise ValueError(
+                f"updates of shape {messages.shape}: expected {(len(rngs), self.dimension)}, a row for each generator"
+            )
         draws = np.array([rng.random(5) for rng in rngs]).reshape(len(rngs), 5).T
         norms = np.array([_normalise(row) for row in messages])
         lengths = self.scalar.randomise(norms, draws[:3]) / self.m
         heights, radii = self.heights(draws[3], draws[4])
-        for row, norm, length, height, radius, rng in zip(messages, norms, lengths, heights, radii, rngs, strict=True):
+        for row, norm, length, height, radius, rng in zip(
+            messages, norms, lengths, heights, radii, rngs, strict=True
+        ):
             if norm == 0:
                 _uniform(row, rng)
             row[:] = length * (height * row + radius * _orthogonal(row, rng))
@@ -215,7 +227,9 @@ def equal_split(release_eps: float, dimension: int) -> float:
     """The largest eps0 = eps1 = eps2 whose exact `release_eps` is at most the given one, by bisection from the private side."""
     _check_dimension(dimension)
     if not 0 < release_eps <= 2 * _LARGEST_EPS:
-        raise ValueError(f"eps={release_eps} a release: expected 0 < eps <= {2 * _LARGEST_EPS:g} (use eps=inf for no privacy)")
+        raise ValueError(
+            f"eps={release_eps} a release: expected 0 < eps <= {2 * _LARGEST_EPS:g} (use eps=inf for no privacy)"
+        )
     low, high = release_eps / 3, release_eps / 2  # 2 s < release_eps(s) <= 3 s
     while low < (middle := (low + high) / 2) < high:
         meets = PrivUnit(middle, middle, middle, 1.0, dimension).release_eps <= release_eps
@@ -238,7 +252,12 @@ def _gamma(eps1: float, dimension: int) -> float:
 
 def _second_rule(gamma: float, dimension: int) -> float:
     """The eps1 that it asks for; increases with gamma."""
-    return 0.5 * math.log(dimension) + math.log(6) - (dimension - 1) / 2 * _log_one_minus_square(gamma) + math.log(gamma)
+    return (
+        0.5 * math.log(dimension)
+        + math.log(6)
+        - (dimension - 1) / 2 * _log_one_minus_square(gamma)
+        + math.log(gamma)
+    )
 
 
 def _log_one_minus_square(gamma: float) -> float:

@@ -31,7 +31,9 @@ Neighbours = Literal["replace_one", "add_remove_one"]
 Observer = Literal["server", "third_party", "third_party_given_cohorts"]
 Sampling = Literal["full", "fixed", "poisson"]
 Trust = Literal["local", "secagg", "central"]
-Rounds = tuple[tuple[int, int], ...]  # (noised gradients of one participation, rounds with that many), in order
+Rounds = tuple[
+    tuple[int, int], ...
+]  # (noised gradients of one participation, rounds with that many), in order
 
 
 class PrivacyError(ValueError):
@@ -55,7 +57,9 @@ class Companion:
     def __post_init__(self) -> None:
         _known(kind=(self.kind, ("times", "squared")))
         if not 0 < self.value < math.inf:
-            raise PrivacyError(f"companion {self.name}: value={self.value}: expected a number > 0 (leave it out if it releases nothing)")
+            raise PrivacyError(
+                f"companion {self.name}: value={self.value}: expected a number > 0 (leave it out if it releases nothing)"
+            )
 
     def noise_multiplier(self, z: float) -> float:
         return self.value * (z if self.kind == "times" else z * z)
@@ -111,21 +115,29 @@ class Releases:
         if not 0 <= self.worst <= self.rounds:
             raise PrivacyError(f"worst={self.worst}: expected 0 to rounds={self.rounds}")
         if not 1 <= self.smallest_cohort <= self.clients:
-            raise PrivacyError(f"smallest_cohort={self.smallest_cohort}: expected 1 to clients={self.clients}")
+            raise PrivacyError(
+                f"smallest_cohort={self.smallest_cohort}: expected 1 to clients={self.clients}"
+            )
         if self.sampling == "full" and (self.cohort != self.clients or self.worst != self.rounds):
             raise PrivacyError(
                 f"sampling=full: expected cohort=clients={self.clients} and worst=rounds={self.rounds}, "
                 f"got cohort={self.cohort}, worst={self.worst} (use sampling=fixed)"
             )
         if self.sampling != "poisson" and self.smallest_cohort != self.cohort:
-            raise PrivacyError(f"smallest_cohort={self.smallest_cohort}: expected cohort={self.cohort} under sampling={self.sampling}")
+            raise PrivacyError(
+                f"smallest_cohort={self.smallest_cohort}: expected cohort={self.cohort} under sampling={self.sampling}"
+            )
 
     def _check_pure(self) -> None:
         if self.mechanism == "pure" and self.trust != "local":
-            raise PrivacyError(f"mechanism=pure trust={self.trust}: expected trust=local (or use mechanism=gaussian)")
+            raise PrivacyError(
+                f"mechanism=pure trust={self.trust}: expected trust=local (or use mechanism=gaussian)"
+            )
         if self.mechanism == "pure" and self.companions:
             names = ", ".join(c.name for c in self.companions)
-            raise PrivacyError(f"mechanism=pure: expected no Gaussian companions, got {names} (count all that a message holds in eps_0)")
+            raise PrivacyError(
+                f"mechanism=pure: expected no Gaussian companions, got {names} (count all that a message holds in eps_0)"
+            )
 
     def _check_colluding(self) -> None:
         if self.colluding == 0:
@@ -176,7 +188,9 @@ class RecordReleases:
 
     def _check_lots(self) -> None:
         if self.lots == "fixed" and not 1 <= self.sample <= self.population:
-            raise PrivacyError(f"sample={self.sample}: expected 1 to population={self.population}, the records of the smallest client")
+            raise PrivacyError(
+                f"sample={self.sample}: expected 1 to population={self.population}, the records of the smallest client"
+            )
         if not 0 < self.rate <= 1:
             raise PrivacyError(f"rate={self.rate}: expected 0 < rate <= 1")
         expected = self.sample / self.population if self.lots == "fixed" else 1.0
@@ -185,7 +199,9 @@ class RecordReleases:
 
     def _check_rounds(self) -> None:
         if any(k < 1 or count < 1 for k, count in self.rounds):
-            raise PrivacyError(f"rounds={self.rounds}: expected pairs (noised gradients >= 1, number of rounds >= 1)")
+            raise PrivacyError(
+                f"rounds={self.rounds}: expected pairs (noised gradients >= 1, number of rounds >= 1)"
+            )
         if not 0 < self.share <= 1:
             raise PrivacyError(f"share={self.share}: expected 0 < share <= 1")
         most = self.gradients * self.holders
@@ -203,7 +219,9 @@ class RecordReleases:
         """The first `rounds_done` rounds of the run, with `worst` noised gradients of the most exposed record's clients."""
         planned = sum(count for _, count in self.rounds)
         if not 0 <= rounds_done <= planned:
-            raise PrivacyError(f"rounds_done={rounds_done}: expected 0 to {planned}, the rounds planned (plan a longer run and cut it)")
+            raise PrivacyError(
+                f"rounds_done={rounds_done}: expected 0 to {planned}, the rounds planned (plan a longer run and cut it)"
+            )
         kept, left = [], rounds_done
         for k, count in self.rounds:
             kept += [(k, min(count, left))] if left else []
@@ -259,7 +277,9 @@ class Composition:
         straight = 1 + sum(1 / c.value**2 for c in self.companions if c.kind == "times")
         squared = sum(1 / c.value**2 for c in self.companions if c.kind == "squared")
         # u = 1/z^2 solves straight u + squared u^2 = 1/joint^2
-        return joint * math.sqrt((straight + math.sqrt(straight**2 + 4 * squared / joint**2)) / 2) * (1 + 1e-12)
+        return (
+            joint * math.sqrt((straight + math.sqrt(straight**2 + 4 * squared / joint**2)) / 2) * (1 + 1e-12)
+        )
 
 
 View = tuple[Composition, ...]  # alternatives: each alone bounds the whole run, so the smallest epsilon holds
@@ -308,12 +328,16 @@ def _given_cohorts(releases: Releases | RecordReleases, server: bool) -> Composi
 
 def _scale(releases: Releases, server: bool) -> float:
     """The noise that hides a client, as a factor of the noise that z speaks of."""
-    if releases.trust == "central" or releases.mechanism == "pure":  # of a sum of PrivUnit's messages no bound is known
+    if (
+        releases.trust == "central" or releases.mechanism == "pure"
+    ):  # of a sum of PrivUnit's messages no bound is known
         return 1.0
     if releases.trust == "local":  # a sum of k messages carries sqrt(k) times one message's noise
         return 1.0 if server or not releases.sums_only else math.sqrt(releases.smallest_cohort)
     if releases.sums_only:
-        return math.sqrt(1 - releases.colluding / releases.smallest_cohort)  # colluding clients take out their shares
+        return math.sqrt(
+            1 - releases.colluding / releases.smallest_cohort
+        )  # colluding clients take out their shares
     # Shifts that sum to zero make the others' later updates a readout of their noise: only its own share is sure to hide a client.
     return 1 / math.sqrt(releases.clients if releases.sampling == "poisson" else releases.cohort)
 
@@ -343,7 +367,10 @@ def _before_the_draw(releases: Releases | RecordReleases, given: Composition) ->
     return dataclasses.replace(given, mechanism=_AMPLIFIED[pair], times=releases.rounds, rate=rate)
 
 
-_AMPLIFIED: dict[tuple[Sampling, Neighbours], Mechanism] = {("fixed", "replace_one"): "fixed", ("poisson", "add_remove_one"): "poisson"}
+_AMPLIFIED: dict[tuple[Sampling, Neighbours], Mechanism] = {
+    ("fixed", "replace_one"): "fixed",
+    ("poisson", "add_remove_one"): "poisson",
+}
 
 
 def _averaged(releases: Releases | RecordReleases, given: Composition) -> Composition:
@@ -351,9 +378,13 @@ def _averaged(releases: Releases | RecordReleases, given: Composition) -> Compos
     if isinstance(releases, RecordReleases):
         if releases.share == 1 or not releases.rounds:
             return given
-        if releases.holders > 1:  # the coins of several holders are not independent: as if they all took part in every round
+        if (
+            releases.holders > 1
+        ):  # the coins of several holders are not independent: as if they all took part in every round
             return dataclasses.replace(given, times=releases.gradients * releases.holders)
-        return dataclasses.replace(given, times=releases.gradients, share=releases.share, rounds=releases.rounds)
+        return dataclasses.replace(
+            given, times=releases.gradients, share=releases.share, rounds=releases.rounds
+        )
     if releases.cohort == releases.clients or releases.rounds == 0:
         return given
     scale, share = given.scale, releases.cohort / releases.clients
@@ -364,4 +395,6 @@ def _averaged(releases: Releases | RecordReleases, given: Composition) -> Compos
                 "before the cohorts are drawn (use client_sampling=fixed or observer=server)"
             )
         scale = min(scale, 1.0)  # a client may be alone in its cohort
-    return dataclasses.replace(given, times=releases.rounds, scale=scale, share=share, rounds=((1, releases.rounds),))
+    return dataclasses.replace(
+        given, times=releases.rounds, scale=scale, share=share, rounds=((1, releases.rounds),)
+    )

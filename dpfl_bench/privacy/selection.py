@@ -32,7 +32,9 @@ from dpfl_bench.privacy.releases import Composition, PrivacyError
 
 DISTRIBUTIONS = ("geometric", "logarithmic", "poisson")
 _SHAPES = {"geometric": 1.0, "logarithmic": 0.0}
-Candidate = tuple[Composition, float]  # what a run releases, with the noise multiplier of its first composition
+Candidate = tuple[
+    Composition, float
+]  # what a run releases, with the noise multiplier of its first composition
 
 
 @dataclass(frozen=True)
@@ -58,7 +60,11 @@ def trial(candidates: Sequence[Candidate]) -> Trial:
     orders = np.unique(np.concatenate([np.asarray(known, dtype=float) for known, _ in curves]))
     orders = orders[orders > 1]
     largest = np.max([_extended(orders, *curve) for curve in curves], axis=0)
-    mus = [math.sqrt(c.times) / (c.joint(z) * c.scale) for c, z in candidates if c.mechanism == "gaussian" and not c.rounds]
+    mus = [
+        math.sqrt(c.times) / (c.joint(z) * c.scale)
+        for c, z in candidates
+        if c.mechanism == "gaussian" and not c.rounds
+    ]
     return Trial(orders, largest, max(mus) if len(mus) == len(candidates) else None)
 
 
@@ -74,7 +80,9 @@ def epsilon(one: Trial, delta: float, distribution: str, mean: float) -> float:
     """Eps at delta of the best of K trials, E[K] = mean."""
     from dp_accounting.rdp import rdp_privacy_accountant
 
-    return float(rdp_privacy_accountant.compute_epsilon(one.orders, divergences(one, distribution, mean), delta)[0])
+    return float(
+        rdp_privacy_accountant.compute_epsilon(one.orders, divergences(one, distribution, mean), delta)[0]
+    )
 
 
 def divergences(one: Trial, distribution: str, mean: float) -> Any:
@@ -91,7 +99,9 @@ def check(distribution: str, mean: float) -> None:
     if distribution == "poisson" and not 0 < mean < math.inf:
         raise PrivacyError(f"trials={mean:g}: expected a mean > 0 of the number of trials")
     if distribution != "poisson" and not 1 <= mean < math.inf:
-        raise PrivacyError(f"trials={mean:g}: expected a mean >= 1 of the number of trials (or distribution=poisson)")
+        raise PrivacyError(
+            f"trials={mean:g}: expected a mean >= 1 of the number of trials (or distribution=poisson)"
+        )
 
 
 def _negative_binomial(one: Trial, shape: float, gamma: float, mean: float) -> Any:
@@ -111,7 +121,10 @@ def gamma(distribution: str, mean: float) -> float:
     """The chance that a truncated negative binomial of that mean >= 1 stops, rounded down: geometric 1/mean; logarithmic by bisection."""
     if distribution == "geometric" or mean == 1:
         return 1 / mean
-    low, high = -2.0 * (math.log(mean) + 1), 0.0  # of log(gamma): (1/gamma - 1) / log(1/gamma) falls with gamma, and is above mean at low
+    low, high = (
+        -2.0 * (math.log(mean) + 1),
+        0.0,
+    )  # of log(gamma): (1/gamma - 1) / log(1/gamma) falls with gamma, and is above mean at low
     while high - low > 1e-12 * abs(low):
         middle = (low + high) / 2
         low, high = (low, middle) if math.expm1(-middle) / -middle < mean else (middle, high)

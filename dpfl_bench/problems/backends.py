@@ -86,7 +86,9 @@ class Loop:
         total = torch.zeros_like(y, memory_format=torch.contiguous_format)  # y may be one row for all
         for client, records, piece in held or self._pieces(y, batch):
             scale = scales[client, records]
-            if held is None:  # a second computation may differ (Dropout, some GPU operations): no longer than measured
+            if (
+                held is None
+            ):  # a second computation may differ (Dropout, some GPU operations): no longer than measured
                 measured = norms[client, records].clamp(min=torch.finfo(norms.dtype).tiny)
                 longer = (piece.norms.to(norms) / measured).clamp(min=1)
                 scale = (scale / longer).where(longer.isfinite(), 0)
@@ -107,7 +109,9 @@ class Loop:
         if not len(weights):
             return torch.zeros_like(y)
         leaf = y.detach().requires_grad_()
-        (gradient,) = torch.autograd.grad((self.network.losses(leaf, features, targets) * weights).sum(), leaf)
+        (gradient,) = torch.autograd.grad(
+            (self.network.losses(leaf, features, targets) * weights).sum(), leaf
+        )
         return gradient
 
     def _pieces(self, y: Tensor, batch: Batch) -> Iterator[tuple[int, slice, Piece]]:
@@ -125,14 +129,20 @@ class Vmap(Loop):
     def gradient(self, y: Tensor, batch: Batch) -> Tensor:
         if self.network.has(*UNBATCHED) or (self.network.has(*MIXING) and not batch.rectangular):
             return super().gradient(y, batch)
-        gradients: Tensor = vmap(grad(self._of_client), randomness="different")(y.detach(), batch.features, batch.targets, batch.weights)
+        gradients: Tensor = vmap(grad(self._of_client), randomness="different")(
+            y.detach(), batch.features, batch.targets, batch.weights
+        )
         return gradients
 
     def piece(self, y: Tensor, features: Tensor, targets: Tensor) -> Piece:
-        if self.network.has(*UNBATCHED):  # asking also makes the module, whose initialisation vmap would refuse
+        if self.network.has(
+            *UNBATCHED
+        ):  # asking also makes the module, whose initialisation vmap would refuse
             return super().piece(y, features, targets)
         try:
-            return Rows(vmap(grad(self._of_record), (None, 0, 0), randomness="different")(y, features, targets))
+            return Rows(
+                vmap(grad(self._of_record), (None, 0, 0), randomness="different")(y, features, targets)
+            )
         except RuntimeError:  # an operation that vmap cannot do; any other error comes again here
             return super().piece(y, features, targets)
 
@@ -184,7 +194,9 @@ class Flat(Loop):
     def piece(self, y: Tensor, features: Tensor, targets: Tensor) -> Piece:
         buffers = self._buffers(y)
         buffers.parameters.copy_(y)
-        return Tapped(buffers.module, self.network.task.losses, self.network.laid_out(features), targets, buffers.layers)
+        return Tapped(
+            buffers.module, self.network.task.losses, self.network.laid_out(features), targets, buffers.layers
+        )
 
     def _has_rules(self, y: Tensor, batch: Batch) -> bool:
         """Tried once in each process, at a model without zeros that could hide something."""

@@ -38,7 +38,9 @@ class LinearProblem:
 
     def gradient(self, y: Tensor, batch: Batch) -> Tensor:
         rows = batch.features.flatten(2)  # (c, b, f)
-        residuals = self._residuals(self._outputs(y, rows), batch.targets).mul_(batch.weights.unsqueeze(1))  # (c, k, b)
+        residuals = self._residuals(self._outputs(y, rows), batch.targets).mul_(
+            batch.weights.unsqueeze(1)
+        )  # (c, k, b)
         return self._sum(y, rows, residuals if batch.rectangular else _without_padding(residuals, batch))
 
     def clipped_gradient(self, y: Tensor, batch: Batch, factors: Factors) -> tuple[Tensor, Tensor]:
@@ -58,7 +60,9 @@ class LinearProblem:
             residuals.masked_fill_(left_out.unsqueeze(1), 0)
             rows, scales = rows.masked_fill(left_out.unsqueeze(2), 0), scales.masked_fill(left_out, 0)
         residuals.mul_(scales.unsqueeze(1))
-        return self._sum(y, rows, residuals if batch.rectangular else _without_padding(residuals, batch)), norms
+        return self._sum(
+            y, rows, residuals if batch.rectangular else _without_padding(residuals, batch)
+        ), norms
 
     @property
     def metric(self) -> str:
@@ -74,9 +78,13 @@ class LinearProblem:
             squares = (outputs[0] - targets).square()
             return squares / 2, squares
         if self.classes == 2:
-            losses = functional.binary_cross_entropy_with_logits(outputs[0], targets.to(outputs), reduction="none")
+            losses = functional.binary_cross_entropy_with_logits(
+                outputs[0], targets.to(outputs), reduction="none"
+            )
             return losses, ((outputs[0] > 0) == (targets == 1)).to(outputs)
-        return functional.cross_entropy(outputs.T, targets, reduction="none"), (outputs.argmax(0) == targets).to(outputs)
+        return functional.cross_entropy(outputs.T, targets, reduction="none"), (
+            outputs.argmax(0) == targets
+        ).to(outputs)
 
     def _sum(self, y: Tensor, rows: Tensor, residuals: Tensor) -> Tensor:
         """sum_r residual_r (x_r, 1)' + l2 y for each client: (c, d)."""
@@ -116,14 +124,20 @@ def _without_padding(residuals: Tensor, batch: Batch) -> Tensor:
 def logreg(shape: list[int], classes: int, l2: float, bias: bool | None) -> LinearProblem:
     """Logistic regression. bias=None: none for two classes (the strongly convex problem of `balancing`), one per class for more."""
     if classes < 2:
-        raise ValueError("model=logreg: expected a classification data set, got regression (use model=linreg)")
+        raise ValueError(
+            "model=logreg: expected a classification data set, got regression (use model=linreg)"
+        )
     return LinearProblem(math.prod(shape), classes, classes > 2 if bias is None else bias, l2)
 
 
-def linreg(shape: list[int], classes: int, l2: float, bias: bool, init: str, init_scale: float) -> LinearProblem:
+def linreg(
+    shape: list[int], classes: int, l2: float, bias: bool, init: str, init_scale: float
+) -> LinearProblem:
     """Least squares, loss 1/2 (x'w - y)^2."""
     if classes != 0:
-        raise ValueError(f"model=linreg: expected a regression data set, got one with {classes} classes (use model=logreg)")
+        raise ValueError(
+            f"model=linreg: expected a regression data set, got one with {classes} classes (use model=logreg)"
+        )
     if init not in ("zeros", "near_optimum"):
         raise ValueError(f"model.init={init}: expected zeros or near_optimum")
     return LinearProblem(math.prod(shape), 0, bias, l2, init, init_scale)

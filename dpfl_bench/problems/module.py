@@ -15,7 +15,11 @@ from dpfl_bench.problems.network import Network
 from dpfl_bench.problems.problem import Batch, Factors, Scored
 from dpfl_bench.problems.tasks import Task, classify
 
-BACKENDS: dict[str, Callable[[Network], backends.Backend]] = {"loop": backends.Loop, "flat": backends.Flat, "vmap": backends.Vmap}
+BACKENDS: dict[str, Callable[[Network], backends.Backend]] = {
+    "loop": backends.Loop,
+    "flat": backends.Flat,
+    "vmap": backends.Vmap,
+}
 
 
 @dataclass(frozen=True)

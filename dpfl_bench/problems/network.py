@@ -39,14 +39,19 @@ class Network:
 
     def outputs(self, x: Tensor, features: Tensor) -> Tensor:
         named = self.module.named_parameters()
-        parameters = {name: part.view(p.shape) for (name, p), part in zip(named, torch.split(x, self.sizes), strict=True)}
+        parameters = {
+            name: part.view(p.shape)
+            for (name, p), part in zip(named, torch.split(x, self.sizes), strict=True)
+        }
         found: Tensor = functional_call(self.module, parameters, (features,))
         return found
 
     def laid_out(self, features: Tensor) -> Tensor:
         """Pixel by pixel in memory, as a CPU's convolutions and pools like it."""
         layout = self._layouts.get(features.dim())
-        return features if layout is None or features.device.type != "cpu" else features.to(memory_format=layout)
+        return (
+            features if layout is None or features.device.type != "cpu" else features.to(memory_format=layout)
+        )
 
     @cached_property
     def _layouts(self) -> dict[int, torch.memory_format]:

@@ -26,7 +26,9 @@ class Optimum:
     value: float  # the objective there
 
 
-def solve(problem: LinearProblem, features: Tensor, targets: Tensor, weights: Tensor, decay: float) -> Optimum | None:
+def solve(
+    problem: LinearProblem, features: Tensor, targets: Tensor, weights: Tensor, decay: float
+) -> Optimum | None:
     """None where there is no unique finite optimum (logistic without decay), it would cost too much to find, or numbers end before it."""
     work = (len(features) + problem.dimension) * problem.dimension**2
     if (problem.classes and decay == 0) or work > LARGEST_WORK:
@@ -60,9 +62,13 @@ def smoothness(problem: LinearProblem, features: Tensor, offsets: list[int], dec
 
 
 def _least_squares(rows: Tensor, targets: Tensor, weights: Tensor, decay: float) -> Tensor:
-    gram = rows.T @ (weights[:, None] * rows) + decay * torch.eye(rows.shape[1], dtype=rows.dtype, device=rows.device)
+    gram = rows.T @ (weights[:, None] * rows) + decay * torch.eye(
+        rows.shape[1], dtype=rows.dtype, device=rows.device
+    )
     right = rows.T @ (weights * targets)
-    solution: Tensor = torch.linalg.lstsq(gram.cpu(), right.cpu()[:, None], driver="gelsd").solution  # of least norm
+    solution: Tensor = torch.linalg.lstsq(
+        gram.cpu(), right.cpu()[:, None], driver="gelsd"
+    ).solution  # of least norm
     return solution.T.to(rows)
 
 
@@ -85,7 +91,9 @@ def _newton(problem: LinearProblem, rows: Tensor, targets: Tensor, weights: Tens
     return x
 
 
-def _derivatives(problem: LinearProblem, x: Tensor, rows: Tensor, targets: Tensor, weights: Tensor, decay: float) -> tuple[Tensor, Tensor]:
+def _derivatives(
+    problem: LinearProblem, x: Tensor, rows: Tensor, targets: Tensor, weights: Tensor, decay: float
+) -> tuple[Tensor, Tensor]:
     outputs = rows @ x.T
     if problem.classes == 2:
         chances = outputs.sigmoid()
@@ -100,7 +108,9 @@ def _derivatives(problem: LinearProblem, x: Tensor, rows: Tensor, targets: Tenso
     hessian = x.new_empty(count, features, count, features)
     for k in range(count):
         for other in range(k + 1):
-            hessian[k, :, other] = hessian[other, :, k] = rows.T @ ((weights * second[:, k, other])[:, None] * rows)
+            hessian[k, :, other] = hessian[other, :, k] = rows.T @ (
+                (weights * second[:, k, other])[:, None] * rows
+            )
     return gradient, hessian.reshape(size, size) + decay * torch.eye(size, dtype=x.dtype, device=x.device)
 
 
@@ -109,7 +119,9 @@ def _losses(problem: LinearProblem, x: Tensor, rows: Tensor, targets: Tensor) ->
     if problem.classes == 0:
         return (outputs[:, 0] - targets).square() / 2
     if problem.classes == 2:
-        return torch.nn.functional.binary_cross_entropy_with_logits(outputs[:, 0], targets.to(outputs), reduction="none")
+        return torch.nn.functional.binary_cross_entropy_with_logits(
+            outputs[:, 0], targets.to(outputs), reduction="none"
+        )
     return torch.nn.functional.cross_entropy(outputs, targets, reduction="none")
 
 

@@ -18,7 +18,9 @@ PIECE = 2**20  # numbers of a row, at a time
 # What comes into a layer, at most: times more, the gradient by what goes out has scales that make it one of the format's last numbers,
 # which round by half and more. A record of which more comes in is not measured
 LONGEST = {torch.float32: 3e15, torch.float64: 1e150}
-Factors = Callable[[Tensor, Tensor], Tensor]  # (norms, weights) -> what each record's gradient is scaled by: (c, b) all three
+Factors = Callable[
+    [Tensor, Tensor], Tensor
+]  # (norms, weights) -> what each record's gradient is scaled by: (c, b) all three
 
 
 @dataclass(frozen=True)
@@ -28,7 +30,9 @@ class Batch:
     features: Tensor  # (c, b, *shape)
     targets: Tensor  # (c, b), or (c, b, *target)
     weights: Tensor  # (c, b): what each record's gradient counts
-    sizes: list[int] = field(default_factory=list)  # of each lot, without its padding; found in the weights if not given
+    sizes: list[int] = field(
+        default_factory=list
+    )  # of each lot, without its padding; found in the weights if not given
 
     def __post_init__(self) -> None:
         if not self.sizes:
@@ -43,7 +47,11 @@ class Batch:
         """One client's features, targets and weights, without padding."""
         size = self.sizes[client]
         features, targets, weights = self.features[client], self.targets[client], self.weights[client]
-        return (features, targets, weights) if size == len(weights) else (features[:size], targets[:size], weights[:size])
+        return (
+            (features, targets, weights)
+            if size == len(weights)
+            else (features[:size], targets[:size], weights[:size])
+        )
 
 
 class Scored(NamedTuple):

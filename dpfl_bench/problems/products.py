@@ -23,7 +23,9 @@ def bmm(a: Tensor, b: Tensor, out: Tensor | None = None) -> Tensor:
         for each, found in zip(b, out, strict=True):
             bmm(a, each, found)
         return out
-    return torch.bmm(a, b, out=out) if out.is_contiguous() else out.copy_(torch.bmm(a, b))  # torch fills gaps slowly
+    return (
+        torch.bmm(a, b, out=out) if out.is_contiguous() else out.copy_(torch.bmm(a, b))
+    )  # torch fills gaps slowly
 
 
 def packed(view: Tensor) -> Tensor:
@@ -37,7 +39,9 @@ def packed(view: Tensor) -> Tensor:
 
 def _suit(a: np.ndarray, b: np.ndarray) -> bool:
     """numpy would also take what torch refuses: other formats, and one matrix for many."""
-    return a.dtype == b.dtype and (a.shape[0], a.shape[2]) == b.shape[-3:-1] and _is_packed(a) and _is_packed(b)
+    return (
+        a.dtype == b.dtype and (a.shape[0], a.shape[2]) == b.shape[-3:-1] and _is_packed(a) and _is_packed(b)
+    )
 
 
 def _is_packed(rows: np.ndarray) -> bool:

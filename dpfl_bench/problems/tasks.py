@@ -28,7 +28,11 @@ def classify() -> Task:
 
 def next_token(unknown: int | None) -> Task:
     """outputs (n, length, vocabulary), targets (n, length), IGNORED where padded. An unknown word is learnt, but never scores a hit."""
-    return Task("next_word_accuracy", _token_cross_entropy, lambda outputs, targets: _token_hits(outputs, targets, unknown))
+    return Task(
+        "next_word_accuracy",
+        _token_cross_entropy,
+        lambda outputs, targets: _token_hits(outputs, targets, unknown),
+    )
 
 
 def segment() -> Task:
@@ -47,7 +51,9 @@ def _hits(outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
 
 def _token_cross_entropy(outputs: Tensor, targets: Tensor) -> Tensor:
     """A record's mean over its real tokens; 0 where it has none."""
-    each = functional.cross_entropy(outputs.transpose(1, 2), targets.long(), reduction="none", ignore_index=IGNORED)
+    each = functional.cross_entropy(
+        outputs.transpose(1, 2), targets.long(), reduction="none", ignore_index=IGNORED
+    )
     return each.sum(1) / (targets != IGNORED).sum(1).clamp(min=1)
 
 
@@ -68,5 +74,7 @@ def _dice_loss(outputs: Tensor, targets: Tensor) -> Tensor:
 def _dice(outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
     p, t = (outputs > 0).flatten(1), (targets > 0).flatten(1)
     both, either = (p & t).sum(1), p.sum(1) + t.sum(1)
-    overlap = torch.where(either > 0, 2 * both / either.clamp(min=1), 1.0).to(outputs)  # nothing found where nothing is: right
+    overlap = torch.where(either > 0, 2 * both / either.clamp(min=1), 1.0).to(
+        outputs
+    )  # nothing found where nothing is: right
     return overlap, torch.ones_like(overlap)

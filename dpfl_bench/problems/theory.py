@@ -25,7 +25,17 @@ def p_star(mu: float, L: float) -> float:
     return math.sqrt(mu / L)
 
 
-def optimal_steps(psi0: float, eps: float, delta: float, mu: float, L: float, v: float, clip: float, clients: int, dimension: int) -> float:
+def optimal_steps(
+    psi0: float,
+    eps: float,
+    delta: float,
+    mu: float,
+    L: float,
+    v: float,
+    clip: float,
+    clients: int,
+    dimension: int,
+) -> float:
     """Corollary 1's T*: the real-valued minimiser of `bound` over the total number of local steps, at least 0."""
     _check_curvature(mu, L)
     rate = -math.log1p(-mu / L)
@@ -34,7 +44,16 @@ def optimal_steps(psi0: float, eps: float, delta: float, mu: float, L: float, v:
 
 
 def bound(
-    T: float, psi0: float, eps: float, delta: float, mu: float, L: float, v: float, clip: float, clients: int, dimension: int
+    T: float,
+    psi0: float,
+    eps: float,
+    delta: float,
+    mu: float,
+    L: float,
+    v: float,
+    clip: float,
+    clients: int,
+    dimension: int,
 ) -> float:
     """B(T) = (1 - mu/L)^T psi_0 + v C^2 N d T ln(1/delta) / eps^2: Theorem 1's bound at lr = 1/L, p = p*."""
     _check_curvature(mu, L)
@@ -55,7 +74,9 @@ def contraction(mu: float, L: float, lr: float, p: float) -> float:
     return max(1 - mu * lr, 1 - p**2)
 
 
-def utility_bound(t: int, psi0: float, rho: float, p: float, clients: int, dimension: int, noise_std: float) -> float:
+def utility_bound(
+    t: int, psi0: float, rho: float, p: float, clients: int, dimension: int, noise_std: float
+) -> float:
     """Theorem 1 before the noise is set by a budget: E psi_t <= rho^t psi_0 + p N d sigma^2 (1 - rho^t) / (1 - rho).
 
     `noise_std` is the standard deviation of each client's own noise, per coordinate (under secagg: of its share).

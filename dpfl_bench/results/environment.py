@@ -17,11 +17,28 @@ from dpfl_bench.results.folder import RunFolder
 from dpfl_bench.results.modules import PACKAGE, is_installed
 from dpfl_bench.results.origin import Origin
 
-PACKAGES = ("torch", "torchvision", "numpy", "scipy", "hydra-core", "omegaconf", "dp-accounting", "scikit-learn", "pandas")
+PACKAGES = (
+    "torch",
+    "torchvision",
+    "numpy",
+    "scipy",
+    "hydra-core",
+    "omegaconf",
+    "dp-accounting",
+    "scikit-learn",
+    "pandas",
+)
 PATCH = "diff.patch"
 MOST = 1_000_000  # characters of a patch
 COUNTED = ("*.py", "*.yaml", "*.yml")  # untracked files of these kinds are code and settings too
-DIFF = ("diff", "--no-color", "--no-ext-diff", "--no-textconv", "--src-prefix=a/", "--dst-prefix=b/")  # whatever the user has set
+DIFF = (
+    "diff",
+    "--no-color",
+    "--no-ext-diff",
+    "--no-textconv",
+    "--src-prefix=a/",
+    "--dst-prefix=b/",
+)  # whatever the user has set
 NOT_COUNTED = "/.hydra/"  # runs write theirs
 
 
@@ -75,7 +92,10 @@ def _checkout(folder: Path) -> dict[str, Any]:
     top = _top(folder)
     if commit is None or top is None:
         return {"commit": None, "dirty": None}
-    return {"commit": commit, "dirty": bool(_git(top, "status", "--porcelain", "--untracked-files=no") or _untracked(top))}
+    return {
+        "commit": commit,
+        "dirty": bool(_git(top, "status", "--porcelain", "--untracked-files=no") or _untracked(top)),
+    }
 
 
 def _built() -> dict[str, Any]:
@@ -98,7 +118,11 @@ def _patch(top: Path | None) -> str:
         return ""
     parts = [_git(top, *DIFF, "HEAD", strip=False) or "", *(_added(top, name) for name in _untracked(top))]
     patch = "".join(parts)
-    return patch if len(patch) <= MOST else f"{patch[:MOST]}\n[cut: {len(patch) - MOST} of {len(patch)} characters are left out]\n"
+    return (
+        patch
+        if len(patch) <= MOST
+        else f"{patch[:MOST]}\n[cut: {len(patch) - MOST} of {len(patch)} characters are left out]\n"
+    )
 
 
 def _added(top: Path, name: str) -> str:

@@ -15,11 +15,20 @@ _TEX = {
     **{c: f"\\{c}" for c in "&%$#_{}"},
     **{c: f"{{{c}}}" for c in "[]*"},  # after a line's end they mean something
     **{"~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "\\": r"\textbackslash{}", "|": r"\textbar{}"},
-    **{"<": r"\textless{}", ">": r"\textgreater{}", "±": r"$\pm$", "ε": r"$\varepsilon$", '"': "''", "`": r"\textasciigrave{}"},
+    **{
+        "<": r"\textless{}",
+        ">": r"\textgreater{}",
+        "±": r"$\pm$",
+        "ε": r"$\varepsilon$",
+        '"': "''",
+        "`": r"\textasciigrave{}",
+    },
 }
 _LETTERS = set("ßæÆøØåÅœŒłŁ")
 # grave, acute, circumflex, tilde, macron, breve, dot, diaeresis, double acute, caron, cedilla: what every font of LaTeX has
-_ACCENTS = {chr(code) for code in (0x300, 0x301, 0x302, 0x303, 0x304, 0x306, 0x307, 0x308, 0x30B, 0x30C, 0x327)}
+_ACCENTS = {
+    chr(code) for code in (0x300, 0x301, 0x302, 0x303, 0x304, 0x306, 0x307, 0x308, 0x30B, 0x30C, 0x327)
+}
 
 
 def plain(text: str) -> str:
@@ -48,12 +57,18 @@ def tex(text: str) -> str:
         return r"$\infty$"
     if text[:1] in ("+", "-") and _NUMBER.fullmatch(text):
         return f"${text}$"
-    return "".join(_TEX.get(c, c if c.isascii() else _letter(c)) for c in plain(text)).replace("--", "-{}-").replace("--", "-{}-")
+    return (
+        "".join(_TEX.get(c, c if c.isascii() else _letter(c)) for c in plain(text))
+        .replace("--", "-{}-")
+        .replace("--", "-{}-")
+    )
 
 
 def _letter(c: str) -> str:
     """One that fonts have, the letter without its accent, or a question mark."""
     parts: Any = unicodedata.normalize("NFKD", c)
-    if c in _LETTERS or (len(parts) == 2 and parts[0].isascii() and parts[0].isalpha() and parts[1] in _ACCENTS):
+    if c in _LETTERS or (
+        len(parts) == 2 and parts[0].isascii() and parts[0].isalpha() and parts[1] in _ACCENTS
+    ):
         return c
     return parts[0] if parts[0].isascii() and parts[0].isalnum() else "?"

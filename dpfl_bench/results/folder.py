@@ -32,8 +32,15 @@ METRICS = [
 MEASURES = ("test_error", "test_loss", "train_loss")  # of those, what a point may be best by
 TIMING = ["seed", "round", "seconds"]
 FINISHED = ("done", "diverged")
-SET_ASIDE = re.compile(r"\.old-\d+$")  # names of folders that a run which was computed anew had before: no runs any more
-BROKEN = (ValueError, KeyError, TypeError, AttributeError)  # what files raise that are not ours, or only half of them
+SET_ASIDE = re.compile(
+    r"\.old-\d+$"
+)  # names of folders that a run which was computed anew had before: no runs any more
+BROKEN = (
+    ValueError,
+    KeyError,
+    TypeError,
+    AttributeError,
+)  # what files raise that are not ours, or only half of them
 
 
 @dataclass(frozen=True)
@@ -86,7 +93,10 @@ class RunFolder:
     def tell(self, word: str, **more: Any) -> None:
         """status.json"""
         now = datetime.now(UTC).isoformat(timespec="seconds")
-        self.write("status.json", {"status": word, "updated": now, "pid": os.getpid(), "host": platform.node(), **more})
+        self.write(
+            "status.json",
+            {"status": word, "updated": now, "pid": os.getpid(), "host": platform.node(), **more},
+        )
 
     def state(self) -> State:
         """From the files alone, and whether the process that works here lives."""
@@ -94,7 +104,10 @@ class RunFolder:
             result = self.finished
             if result:
                 where = result.get("diverged") or {}
-                return State(result["status"], f"diverged in round {where.get('round')}" if result["status"] == "diverged" else None)
+                return State(
+                    result["status"],
+                    f"diverged in round {where.get('round')}" if result["status"] == "diverged" else None,
+                )
             if holder(self.path):
                 return State("running")
             status = self.read("status.json")
@@ -110,7 +123,9 @@ class RunFolder:
         """The result, if this run ended by itself. One that cannot be read is none: the run goes on from its checkpoint, or begins anew."""
         try:
             result = self.read("result.json")
-            return result if result and result["status"] in FINISHED and not self._is_anothers(result) else None
+            return (
+                result if result and result["status"] in FINISHED and not self._is_anothers(result) else None
+            )
         except BROKEN:
             return None
 

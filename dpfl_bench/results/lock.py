@@ -36,7 +36,13 @@ class Owner:
     @staticmethod
     def here() -> Owner:
         pid = os.getpid()
-        return Owner(platform.node(), _space(), pid, _started(pid) or "", datetime.now(UTC).isoformat(timespec="seconds"))
+        return Owner(
+            platform.node(),
+            _space(),
+            pid,
+            _started(pid) or "",
+            datetime.now(UTC).isoformat(timespec="seconds"),
+        )
 
     def alive(self, silent: float) -> bool:
         if (self.host, self.space) != (platform.node(), _space()):

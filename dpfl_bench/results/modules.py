@@ -63,7 +63,9 @@ def _files(targets: tuple[str, ...]) -> list[tuple[str, Path]]:
                 continue
             found[name] = file
             if top != "dpfl_bench":
-                waiting += [other for called in _read(file)[1] for other in _and_parents(_absolute(called, spec))]
+                waiting += [
+                    other for called in _read(file)[1] for other in _and_parents(_absolute(called, spec))
+                ]
     return list(found.items())
 
 
@@ -78,7 +80,9 @@ def _package() -> tuple[str, int]:
     spec = find_spec("dpfl_bench.conf")
     conf = Path([*((spec and spec.submodule_search_locations) or []), str(PACKAGE / "conf")][0])
     files = {f"conf/{file.relative_to(conf).as_posix()}": file for file in conf.rglob("*.yaml")}
-    inside = (file for file in PACKAGE.rglob("*.py") if file.name != BUILD and PACKAGE / "conf" not in file.parents)
+    inside = (
+        file for file in PACKAGE.rglob("*.py") if file.name != BUILD and PACKAGE / "conf" not in file.parents
+    )
     files |= {file.relative_to(PACKAGE).as_posix(): file for file in inside}
     return joined({name: hash_of(file.read_bytes()) for name, file in files.items()}), len(files)
 

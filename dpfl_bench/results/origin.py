@@ -27,7 +27,11 @@ class Origin:
     def hashes(self) -> dict[str, str | None]:
         """`origin` in result.json. Equal where the same code and data would be used."""
         targets = modules.joined({name: found for name, (found, _) in self.code.items()})
-        return {"targets": targets, "package": modules.package(), "data": self.data.hash if self.data else None}
+        return {
+            "targets": targets,
+            "package": modules.package(),
+            "data": self.data.hash if self.data else None,
+        }
 
     def detail(self) -> dict[str, Any]:
         """The same and what it is made of, so that it can be said what differs."""
@@ -52,7 +56,9 @@ def parts(folder: RunFolder, key: str) -> dict[str, str]:
     """Of origin.json: the hash of each module (`code`), or of each file or array (`contents`), by name."""
     part = told(folder).get(key)
     plain = part if isinstance(part, dict) else {}
-    return {name: str(value.get("hash") if isinstance(value, dict) else value) for name, value in plain.items()}
+    return {
+        name: str(value.get("hash") if isinstance(value, dict) else value) for name, value in plain.items()
+    }
 
 
 def notes(folder: RunFolder) -> list[dict[str, Any]]:
@@ -75,7 +81,9 @@ def accept(folder: RunFolder, now: Origin) -> None:
 def accepted(folder: RunFolder, now: Origin) -> str | None:
     """When somebody did so under the code and the data that there are now."""
     hashes = now.hashes
-    same = [note for note in notes(folder) if all(note.get(key) == hashes[key] for key in ("targets", "data"))]
+    same = [
+        note for note in notes(folder) if all(note.get(key) == hashes[key] for key in ("targets", "data"))
+    ]
     return str(same[-1].get("when")) if same else None
 
 
@@ -96,5 +104,11 @@ def names(old: Mapping[str, Any], new: Mapping[str, str]) -> str:
     if not old:
         return "it is not known by which"
     changed = [name for name in sorted({*old, *new}) if old.get(name) != new.get(name)]
-    shown = [f"{name}{'' if name in old and name in new else ' is new' if name in new else ' is gone'}" for name in changed[:SHOWN]]
-    return ", ".join([*shown, *([f"{len(changed) - SHOWN} more"] if len(changed) > SHOWN else [])]) or "as a whole"
+    shown = [
+        f"{name}{'' if name in old and name in new else ' is new' if name in new else ' is gone'}"
+        for name in changed[:SHOWN]
+    ]
+    return (
+        ", ".join([*shown, *([f"{len(changed) - SHOWN} more"] if len(changed) > SHOWN else [])])
+        or "as a whole"
+    )

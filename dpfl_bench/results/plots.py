@@ -57,7 +57,9 @@ def _over_rounds(axes: Axes, rows: np.ndarray, column: str, label: str) -> None:
     axes.plot(rounds, [v.mean() for v in values], color=BLUE)
     if seeds > 1:
         low, high = [v.min() for v in values], [v.max() for v in values]
-        axes.fill_between(rounds, low, high, color=BLUE, alpha=0.2, linewidth=0, label=f"range of {seeds} seeds")
+        axes.fill_between(
+            rounds, low, high, color=BLUE, alpha=0.2, linewidth=0, label=f"range of {seeds} seeds"
+        )
         axes.legend(frameon=False, fontsize=8)
     axes.set_xlabel("round")
     axes.set_ylabel(label)
@@ -75,7 +77,9 @@ def u_curves(points: Sequence[Mapping[str, Any]], target: Path, title: str, by: 
     styles = _styles(sorted({point["budget"] for point in points}, reverse=True))
     ticks = _apart(sorted({point["local_steps"] for point in points}), 3.2)
     means = [point[f"{by}_mean"] for point in points]
-    lowest = 0.8 * min(means) if max(means) > FAR_APART * min(means) > 0 else None  # of an axis that is logarithmic
+    lowest = (
+        0.8 * min(means) if max(means) > FAR_APART * min(means) > 0 else None
+    )  # of an axis that is logarithmic
     for axes, algorithm in zip(panels, algorithms, strict=False):
         for eps, style in styles.items():
             line = [point for point in points if (point["algo"], point["budget"]) == (algorithm, eps)]
@@ -102,7 +106,9 @@ def u_curves(points: Sequence[Mapping[str, Any]], target: Path, title: str, by: 
 def stem(name: str) -> str:
     """A file's name for it, one for each name: nothing of a path, and not too long."""
     safe = re.sub(r"[^\w.-]", "_", name)[:80]
-    return safe if safe == name else f"{safe}_{hashlib.sha256(name.encode('utf-8', 'replace')).hexdigest()[:6]}"
+    return (
+        safe if safe == name else f"{safe}_{hashlib.sha256(name.encode('utf-8', 'replace')).hexdigest()[:6]}"
+    )
 
 
 def _styles(budgets: Sequence[float]) -> dict[float, dict[str, Any]]:
@@ -113,12 +119,19 @@ def _styles(budgets: Sequence[float]) -> dict[float, dict[str, Any]]:
     styles = {}
     for index, eps in enumerate(private):
         colour = matplotlib.colormaps["viridis"](0.85 * (1 - index / max(1, len(private) - 1)))
-        styles[eps] = {"color": colour, "marker": "osD^vPX"[index % 7], "linestyle": "-", "label": f"ε = {eps:.4g}"}
+        styles[eps] = {
+            "color": colour,
+            "marker": "osD^vPX"[index % 7],
+            "linestyle": "-",
+            "label": f"ε = {eps:.4g}",
+        }
     without = {"color": "0.25", "marker": ".", "linestyle": "--", "label": "no privacy"}
     return {eps: styles.get(eps, without) for eps in budgets}
 
 
-def _u_curve(axes: Axes, line: Sequence[Mapping[str, Any]], style: dict[str, Any], by: str, lowest: float | None) -> None:
+def _u_curve(
+    axes: Axes, line: Sequence[Mapping[str, Any]], style: dict[str, Any], by: str, lowest: float | None
+) -> None:
     if not line:
         return
     steps, errors = [point["local_steps"] for point in line], [point[f"{by}_mean"] for point in line]
@@ -141,7 +154,14 @@ def _logarithmic(axes: Axes, lowest: float) -> None:
     axes.yaxis.set_minor_locator(LogLocator(subs=()))
 
 
-_STAR: dict[str, Any] = {"marker": "*", "markersize": 13, "markeredgecolor": "black", "markeredgewidth": 0.8, "linestyle": "", "zorder": 5}
+_STAR: dict[str, Any] = {
+    "marker": "*",
+    "markersize": 13,
+    "markeredgecolor": "black",
+    "markeredgewidth": 0.8,
+    "linestyle": "",
+    "zorder": 5,
+}
 
 
 def _legend(styles: Mapping[float, dict[str, Any]], band: bool) -> list[Any]:
@@ -150,7 +170,10 @@ def _legend(styles: Mapping[float, dict[str, Any]], band: bool) -> list[Any]:
 
     lines: list[Any] = [Line2D([], [], markersize=4, linewidth=1.4, **style) for style in styles.values()]
     lines.append(Line2D([], [], label="best", **{**_STAR, "color": "white", "markersize": 10}))
-    return [*lines, *([Patch(color="0.5", alpha=0.3, linewidth=0, label="± one std over seeds")] if band else [])]
+    return [
+        *lines,
+        *([Patch(color="0.5", alpha=0.3, linewidth=0, label="± one std over seeds")] if band else []),
+    ]
 
 
 def _apart(ticks: Sequence[int], inches: float) -> list[int]:
@@ -191,17 +214,33 @@ def partition(table: Path, target: Path, title: str, most: int = 40) -> None:
     colours = _colours(len(labels))
     below = pd.Series(0, shown.index)
     for column, colour in zip(labels, colours, strict=True):
-        axes.bar(shown["client"], shown[column], bottom=below, color=colour, width=0.9, label=column.removeprefix("label_"))
+        axes.bar(
+            shown["client"],
+            shown[column],
+            bottom=below,
+            color=colour,
+            width=0.9,
+            label=column.removeprefix("label_"),
+        )
         below = below + shown[column]
     if not labels:
         axes.bar(shown["client"], shown["records"], color=BLUE, width=0.9)
-    axes.set_xlabel("client" if len(shown) == len(rows) else f"client (the first {len(shown)} of {len(rows)})")
+    axes.set_xlabel(
+        "client" if len(shown) == len(rows) else f"client (the first {len(shown)} of {len(rows)})"
+    )
     axes.set_ylabel("training records")
     axes.set_xlim(-0.7, len(shown) - 0.3)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.set_title("\n".join(map(plain, title.splitlines())), fontsize=9, parse_math=False)
     if 0 < len(labels) <= 20:
-        figure.legend(title="label", loc="outside right upper", frameon=False, fontsize=7, title_fontsize=8, reverse=True)
+        figure.legend(
+            title="label",
+            loc="outside right upper",
+            frameon=False,
+            fontsize=7,
+            title_fontsize=8,
+            reverse=True,
+        )
     elif labels:
         _label_bar(figure, axes, len(labels))
     figure.savefig(target, dpi=120)

@@ -60,7 +60,9 @@ class Asker:
         key = repr(sorted(made.dataset.items(), key=lambda item: item[0]))
         if key not in self._known:
             known = contents.has_known_files(made.dataset)
-            self._known[key] = contents.now(made.dataset, self._load or _nothing) if known or self._load else None
+            self._known[key] = (
+                contents.now(made.dataset, self._load or _nothing) if known or self._load else None
+            )
         return self._known[key]
 
     def look(self, made: Settings, folder: RunFolder) -> Finding | None:
@@ -83,7 +85,11 @@ class Asker:
             return Finding(folder, now, accepted=when)
         other = bool(result) and then.get("package") != now.hashes["package"]
         lacks = bool(result) and now.data is None
-        return Finding(folder, now, commit=_computed_by(folder) if other else "", lacks=lacks) if other or lacks else None
+        return (
+            Finding(folder, now, commit=_computed_by(folder) if other else "", lacks=lacks)
+            if other or lacks
+            else None
+        )
 
 
 def _nothing(dataset: object) -> Any:
@@ -115,7 +121,11 @@ def _computed_by(folder: RunFolder) -> str:
         commit, version = told.get("commit"), told.get("dpfl_bench", "of an unknown version")
     except BROKEN:
         return "an unknown version"
-    return f"commit {commit[:10]}{' with changes' if told.get('dirty') else ''}" if commit else f"version {version}"
+    return (
+        f"commit {commit[:10]}{' with changes' if told.get('dirty') else ''}"
+        if commit
+        else f"version {version}"
+    )
 
 
 @dataclass(frozen=True)
@@ -127,7 +137,9 @@ class Answer:
 
     def __post_init__(self) -> None:
         if self.force and self.accept:
-            raise ConfigError("--force, --accept: expected one of the two; --force computes anew, --accept takes what is there")
+            raise ConfigError(
+                "--force, --accept: expected one of the two; --force computes anew, --accept takes what is there"
+            )
 
 
 def refused(findings: Iterable[Finding], answer: Answer) -> list[str]:
@@ -141,12 +153,18 @@ def settle(findings: Sequence[Finding], answer: Answer, say: Callable[[str], Non
     for finding in findings:
         folder = finding.folder
         if finding.stranger:
-            say(f"{folder.path}: holds the result of run {finding.stranger}, kept as {folder.set_aside().name}")
+            say(
+                f"{folder.path}: holds the result of run {finding.stranger}, kept as {folder.set_aside().name}"
+            )
         elif finding.differs and answer.force:
-            say(f"{folder.path}: computed anew; what other {' and '.join(finding.differs)} made is kept as {folder.set_aside().name}")
+            say(
+                f"{folder.path}: computed anew; what other {' and '.join(finding.differs)} made is kept as {folder.set_aside().name}"
+            )
         elif finding.differs:
             origin.accept(folder, finding.now)
-            say(f"{folder.path}: taken as it is, though made with other {' and '.join(finding.differs)}; noted in {origin.FILE}")
+            say(
+                f"{folder.path}: taken as it is, though made with other {' and '.join(finding.differs)}; noted in {origin.FILE}"
+            )
     _tell_the_rest(findings, say)
 
 
@@ -155,7 +173,9 @@ def _tell_the_rest(findings: Sequence[Finding], say: Callable[[str], None]) -> N
     for commit in dict.fromkeys(finding.commit for finding in findings if finding.commit):
         folders = [str(finding.folder.path) for finding in findings if finding.commit == commit]
         them = folders[0] if len(folders) == 1 else f"{len(folders)} finished runs"
-        say(f"{them}: computed by {commit}; the code that they name and the data are the same, the rest of dpfl-bench is not: taken")
+        say(
+            f"{them}: computed by {commit}; the code that they name and the data are the same, the rest of dpfl-bench is not: taken"
+        )
     for finding in findings:
         if finding.accepted:
             say(f"{finding.folder.path}: made with other code or data, accepted at {finding.accepted}")

@@ -8,25 +8,42 @@ from typing import Any
 
 
 def summary(result: dict[str, Any]) -> str:
-    budget = "no privacy" if result["eps"] == math.inf else f"eps {result['eps']:.4g}{together(result)} ({_noise(result)})"
+    budget = (
+        "no privacy"
+        if result["eps"] == math.inf
+        else f"eps {result['eps']:.4g}{together(result)} ({_noise(result)})"
+    )
     where = f"{result['algo']} on {whole_or_part(result)}: {result['rounds']} rounds of {result['local_steps']} local steps, {budget}"
     if result["status"] == "diverged":
         return f"{where}: {_divergence(result['diverged'])}; lower lr"
-    spread = f" ± {result['test_error_std']:.4f} over {len(result['seeds'])} seeds" if len(result["seeds"]) > 1 else ""
+    spread = (
+        f" ± {result['test_error_std']:.4f} over {len(result['seeds'])} seeds"
+        if len(result["seeds"]) > 1
+        else ""
+    )
     return f"{where}: test error {result['test_error_mean']:.4f}{spread}"
 
 
 def together(result: Mapping[str, Any]) -> str:
     """Several repeats release several models; of a run that ended early not all seeds were played."""
-    known, models = result.get("eps_all_repeats"), 0 if result.get("status") == "diverged" else len(result.get("seeds") or [])
+    known, models = (
+        result.get("eps_all_repeats"),
+        0 if result.get("status") == "diverged" else len(result.get("seeds") or []),
+    )
     return f" each, {known:.3g} all {models} together" if models > 1 and known is not None else ""
 
 
 def _divergence(found: Mapping[str, Any]) -> str:
     where = f"diverged in round {found['round']} (seed {found['seed']})"
     if found.get("cause", "overflow") != "overflow":
-        return f"{where}: {found['cause']}" + (", which tells of the data" if found["tells_of_the_data"] else "")
-    return where + (" by overflow, which is post-processing of what was released" if found.get("tells_of_the_data") else "")
+        return f"{where}: {found['cause']}" + (
+            ", which tells of the data" if found["tells_of_the_data"] else ""
+        )
+    return where + (
+        " by overflow, which is post-processing of what was released"
+        if found.get("tells_of_the_data")
+        else ""
+    )
 
 
 def whole_or_part(result: Mapping[str, Any]) -> str:

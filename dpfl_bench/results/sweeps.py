@@ -26,9 +26,13 @@ def record(outputs: str, command: str, runs: Mapping[Path, Sequence[str]]) -> Sw
     name = hashlib.sha256("\n".join(sorted(map(str, runs))).encode()).hexdigest()[:10]
     path = Path(outputs) / "sweeps" / name
     path.mkdir(parents=True, exist_ok=True)
-    points = [{"run": os.path.relpath(run, path), "overrides": list(overrides)} for run, overrides in runs.items()]
+    points = [
+        {"run": os.path.relpath(run, path), "overrides": list(overrides)} for run, overrides in runs.items()
+    ]
     part = path / f"sweep.{os.getpid()}.part"
-    part.write_text(json.dumps({"command": command, "cwd": str(Path.cwd()), "points": points}, indent=1) + "\n")
+    part.write_text(
+        json.dumps({"command": command, "cwd": str(Path.cwd()), "points": points}, indent=1) + "\n"
+    )
     part.replace(path / "sweep.json")
     return read(path)
 
@@ -36,7 +40,9 @@ def record(outputs: str, command: str, runs: Mapping[Path, Sequence[str]]) -> Sw
 def read(path: Path) -> Sweep:
     """Runs are told relative to the sweep's folder, so that outputs can be moved."""
     told = json.loads((path / "sweep.json").read_text())
-    runs = {Path(os.path.normpath(path / point["run"])): tuple(point["overrides"]) for point in told["points"]}
+    runs = {
+        Path(os.path.normpath(path / point["run"])): tuple(point["overrides"]) for point in told["points"]
+    }
     return Sweep(path, told["command"], told["cwd"], runs)
 
 

@@ -60,12 +60,19 @@ class WandB:
         config = yaml.safe_load((folder / ".hydra" / "config.yaml").read_text())
         project = None if wandb.setup().settings.project else "dpfl-bench"
         self.run = wandb.init(
-            id=folder.name, resume="allow", dir=folder, project=project, config=config, settings=wandb.Settings(console="off")
+            id=folder.name,
+            resume="allow",
+            dir=folder,
+            project=project,
+            config=config,
+            settings=wandb.Settings(console="off"),
         )
         self.rows = 0
 
     def log(self, row: Row) -> None:
-        if self.rows >= self.run.starting_step:  # the server has the others: the same rows, of the attempt before
+        if (
+            self.rows >= self.run.starting_step
+        ):  # the server has the others: the same rows, of the attempt before
             self.run.log(row, step=self.rows)
         self.rows += 1
 
@@ -105,7 +112,10 @@ class Followers:
             file.seek(max(self.read, file.tell()))
             lines = file.read().decode().splitlines()
             self.read = file.tell()
-        return [{name: float(cell) for name, cell in zip(columns, line.split(","), strict=True) if cell} for line in lines]
+        return [
+            {name: float(cell) for name, cell in zip(columns, line.split(","), strict=True) if cell}
+            for line in lines
+        ]
 
     def _guarded(self, name: str, call: Callable[[], object]) -> None:
         try:
@@ -114,7 +124,8 @@ class Followers:
             self.open.pop(name, None)
             said = f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
             tqdm.write(
-                f"dpfl-bench: trackers: {name} failed ({said}); the run goes on without it, metrics.csv has all rows", file=sys.stderr
+                f"dpfl-bench: trackers: {name} failed ({said}); the run goes on without it, metrics.csv has all rows",
+                file=sys.stderr,
             )
 
 

@@ -27,7 +27,10 @@ class Measured:
                 if result and result["status"] == "done":
                     steps = result["rounds"] * result["local_steps"] * len(result["seeds"])
                     found[_kind(result)][result["local_steps"]].append(result["seconds"] / steps)
-        self._rates = {kind: {steps: median(rates) for steps, rates in by_steps.items()} for kind, by_steps in found.items()}
+        self._rates = {
+            kind: {steps: median(rates) for steps, rates in by_steps.items()}
+            for kind, by_steps in found.items()
+        }
 
     def seconds(self, settings: Settings) -> float | None:
         """By the measured runs whose rounds are most alike; None where nothing alike was measured."""

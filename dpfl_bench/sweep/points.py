@@ -25,13 +25,21 @@ class Planned:
     points: dict[Point, Settings]
     jobs: int
     errors: list[str]
-    twins: list[tuple[str, Settings, Settings]] = field(default_factory=list)  # of one id, with data that may differ: what is said of them
+    twins: list[tuple[str, Settings, Settings]] = field(
+        default_factory=list
+    )  # of one id, with data that may differ: what is said of them
 
 
-COMPARED = ("root", "url", "download")  # keys of a data set that are in no run id, for its contents are compared
+COMPARED = (
+    "root",
+    "url",
+    "download",
+)  # keys of a data set that are in no run id, for its contents are compared
 
 
-def planned(composer: Composer, asked: Sequence[tuple[str, ...]], config_dir: str | None, config_name: str) -> Planned:
+def planned(
+    composer: Composer, asked: Sequence[tuple[str, ...]], config_dir: str | None, config_name: str
+) -> Planned:
     points: dict[Path, tuple[Point, Settings]] = {}
     errors: list[str] = []
     twins = []
@@ -46,7 +54,9 @@ def planned(composer: Composer, asked: Sequence[tuple[str, ...]], config_dir: st
         first = points.setdefault(point.folder, (point, made))
         told = [key for key in COMPARED if made.dataset.get(key) != first[1].dataset.get(key)]
         if told:
-            values = " and ".join(f"dataset.{told[0]}={node.dataset.get(told[0])}" for node in (first[1], made))
+            values = " and ".join(
+                f"dataset.{told[0]}={node.dataset.get(told[0])}" for node in (first[1], made)
+            )
             twins.append((f"job {number} of {len(jobs)} ({' '.join(overrides)}): {values}", first[1], made))
     return Planned(dict(points.values()), len(jobs), errors, twins)
 
@@ -57,9 +67,13 @@ def told_apart(planned: Planned, asker: Asker) -> list[str]:
     for said, first, other in planned.twins:
         one, two = asker.data(first), asker.data(other)
         if one is None or two is None:
-            errors.append(f"{said} are one run if they hold the same records, which cannot be seen here; say outputs= for one of them")
+            errors.append(
+                f"{said} are one run if they hold the same records, which cannot be seen here; say outputs= for one of them"
+            )
         elif one.hash != two.hash:
-            errors.append(f"{said} hold other records under one run id; expected the same; say outputs= for one of them")
+            errors.append(
+                f"{said} hold other records under one run id; expected the same; say outputs= for one of them"
+            )
     return errors
 
 
@@ -74,7 +88,9 @@ def _divided(composer: Composer, overrides: tuple[str, ...], errors: list[str]) 
 def refuse_divisors(overrides: Sequence[str]) -> None:
     for override in overrides:
         if DIVISORS.fullmatch(override):
-            raise ConfigError(f"{override}: expected a whole number; a sweep over divisors needs -m (dpfl-bench run -m {override} ...)")
+            raise ConfigError(
+                f"{override}: expected a whole number; a sweep over divisors needs -m (dpfl-bench run -m {override} ...)"
+            )
 
 
 def _with_divisors(composer: Composer, job: tuple[str, ...]) -> list[tuple[str, ...]]:
@@ -91,7 +107,9 @@ def _with_divisors(composer: Composer, job: tuple[str, ...]) -> list[tuple[str, 
 
 def _count(told: str) -> int:
     if not told.isdigit() or int(told) < 2:
-        raise ConfigError(f"local_steps=divisors:{told}: expected at least 2 of them (the first and the last), or divisors for all")
+        raise ConfigError(
+            f"local_steps=divisors:{told}: expected at least 2 of them (the first and the last), or divisors for all"
+        )
     return int(told)
 
 
@@ -99,7 +117,9 @@ def _total_steps(composer: Composer, job: tuple[str, ...]) -> int:
     composed = composer.job(job)
     rounds = composed.config.get("rounds")
     if rounds is not None:
-        raise ConfigError(f"local_steps=divisors, rounds={rounds}: expected total_steps, whose divisors are meant; the rounds follow")
+        raise ConfigError(
+            f"local_steps=divisors, rounds={rounds}: expected total_steps, whose divisors are meant; the rounds follow"
+        )
     return settings(composed).total_steps
 
 

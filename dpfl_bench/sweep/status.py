@@ -40,9 +40,18 @@ def survey(folder: str) -> dict[str, Any]:
         "folder": folder,
         "counts": {word: count[word] for word in WORDS},
         "unreadable_sweeps": broken,
-        "finish": [*_again(found, states), *dict.fromkeys(_run(run, overrides[run]) for run in alone if _unfinished(states[run]))],
+        "finish": [
+            *_again(found, states),
+            *dict.fromkeys(_run(run, overrides[run]) for run in alone if _unfinished(states[run])),
+        ],
         "runs": [
-            {"run_id": run.name, "status": state.word, "error": state.error, "overrides": list(overrides[run]), "folder": str(run)}
+            {
+                "run_id": run.name,
+                "status": state.word,
+                "error": state.error,
+                "overrides": list(overrides[run]),
+                "folder": str(run),
+            }
             for run, state in states.items()
         ],
     }
@@ -51,7 +60,9 @@ def survey(folder: str) -> dict[str, Any]:
 def text(found: dict[str, Any]) -> str:
     """For a person: the counts, what is not done and why, and what to do."""
     total = len(found["runs"])
-    lines = [f"{total} runs: " + ", ".join(f"{count} {word}" for word, count in found["counts"].items() if count)]
+    lines = [
+        f"{total} runs: " + ", ".join(f"{count} {word}" for word, count in found["counts"].items() if count)
+    ]
     for word in WORDS[1:]:
         runs = [run for run in found["runs"] if run["status"] == word]
         for run in runs[:SHOWN]:
@@ -61,13 +72,17 @@ def text(found: dict[str, Any]) -> str:
             lines.append(f"  {word:11} and {len(runs) - SHOWN} more (--json lists all)")
     if found["unreadable_sweeps"]:
         lines.append(f"left out: {found['unreadable_sweeps']} folders with a sweep.json that cannot be read")
-    lines += ["to finish:", *(f"  {command}" for command in found["finish"][:SHOWN])] if found["finish"] else []
+    lines += (
+        ["to finish:", *(f"  {command}" for command in found["finish"][:SHOWN])] if found["finish"] else []
+    )
     return "\n".join(lines) + "\n"
 
 
 def again(sweep: Sweep) -> str:
     """The sweep's command, from here."""
-    return sweep.command if Path(sweep.cwd) == Path.cwd() else f"cd {shlex.quote(sweep.cwd)} && {sweep.command}"
+    return (
+        sweep.command if Path(sweep.cwd) == Path.cwd() else f"cd {shlex.quote(sweep.cwd)} && {sweep.command}"
+    )
 
 
 def _again(found: Iterable[Sweep], states: dict[Path, State]) -> list[str]:
@@ -80,7 +95,9 @@ def _run(run: Path, overrides: Sequence[str]) -> str:
         program, *arguments = shlex.split((RunFolder(run).read("env.json") or {})["command"])
     except BROKEN:
         program, arguments = "", []
-    return shlex.join(["dpfl-bench", *(arguments if Path(program).name == "dpfl-bench" else ["run", *overrides])])
+    return shlex.join(
+        ["dpfl-bench", *(arguments if Path(program).name == "dpfl-bench" else ["run", *overrides])]
+    )
 
 
 def _unfinished(state: State) -> bool:

@@ -104,15 +104,24 @@ def run_all(overrides: Sequence[str], config_dir: str | None, config_name: str, 
     launcher = _launcher(expanded.launcher, ways.on_interrupt)
     planned = points.planned(composer, expanded.jobs, config_dir, config_name)
     asker = Asker(None if ways.dry else _load)  # a dry run calls nothing of the user's
-    looked = [] if planned.errors else [asker.look(made, RunFolder.at(made.outputs, made.run_id)) for made in planned.points.values()]
+    looked = (
+        []
+        if planned.errors
+        else [asker.look(made, RunFolder.at(made.outputs, made.run_id)) for made in planned.points.values()]
+    )
     findings = [finding for finding in looked if finding]
-    errors = planned.errors or [*points.told_apart(planned, asker), *provenance.refused(findings, ways.answer)]
+    errors = planned.errors or [
+        *points.told_apart(planned, asker),
+        *provenance.refused(findings, ways.answer),
+    ]
     for error in errors:
         say(error)
     if errors:
         return 2
     if planned.jobs > len(planned.points):
-        say(f"{planned.jobs - len(planned.points)} of {planned.jobs} jobs are the same run as another one and are left out")
+        say(
+            f"{planned.jobs - len(planned.points)} of {planned.jobs} jobs are the same run as another one and are left out"
+        )
     for line in _absent(planned.points.values()):
         say(line)
     if not ways.dry:
@@ -122,7 +131,11 @@ def run_all(overrides: Sequence[str], config_dir: str | None, config_name: str, 
             say(str(error))
             return 1
     if ways.dry:
-        anew = {finding.folder.path for finding in findings if finding.stranger or (finding.differs and ways.answer.force)}
+        anew = {
+            finding.folder.path
+            for finding in findings
+            if finding.stranger or (finding.differs and ways.answer.force)
+        }
         sys.stdout.writelines(_described(planned.points, launcher.at_once, anew))
         return 0
     return _run(list(planned.points), launcher, ways)
@@ -130,7 +143,11 @@ def run_all(overrides: Sequence[str], config_dir: str | None, config_name: str, 
 
 def _absent(jobs: Iterable[Settings]) -> list[str]:
     """A warning for each data set without its files. No more than that: the jobs may run on other machines."""
-    nodes = {json.dumps(made.dataset | {"seed": 0}, sort_keys=True): made.dataset for made in jobs if "root" in made.dataset}
+    nodes = {
+        json.dumps(made.dataset | {"seed": 0}, sort_keys=True): made.dataset
+        for made in jobs
+        if "root" in made.dataset
+    }
     if not nodes:
         return []
     from dpfl_bench.data.sources import absent  # with numpy, which data sets without files do without
@@ -142,13 +159,18 @@ def _launcher(node: Mapping[str, Any], on_interrupt: str | None) -> Launcher:
     if on_interrupt is None:
         return launchers.chosen(node)
     if "on_interrupt" not in node:
-        raise ConfigError(f"--{on_interrupt}: expected hydra/launcher=slurm; the jobs of the other launchers end with them")
+        raise ConfigError(
+            f"--{on_interrupt}: expected hydra/launcher=slurm; the jobs of the other launchers end with them"
+        )
     return launchers.chosen({**node, "on_interrupt": on_interrupt})
 
 
 def _described(planned: Mapping[Point, Settings], at_once: int, anew: Set[Path]) -> Iterator[str]:
     """The dry run: every job with its state, and how long the rest may take."""
-    states = {point: State("missing") if point.folder in anew else state for point, state in _states(planned).items()}
+    states = {
+        point: State("missing") if point.folder in anew else state
+        for point, state in _states(planned).items()
+    }
     for point, state in states.items():
         yield f"{point.run_id}  {'new' if state.word == 'missing' else state.word:11}  {point.label}\n"
     rest = [planned[point] for point, state in states.items() if not state.finished]
@@ -174,8 +196,14 @@ def _estimated(rest: Sequence[Settings], at_once: int) -> str:
 def _run(asked: Sequence[Point], launcher: Launcher, ways: Ways) -> int:
     sweep = sweeps.record(asked[0].outputs, ways.command, {point.folder: point.overrides for point in asked})
     states = _states(asked)
-    todo = [point for point, state in states.items() if not state.finished and (ways.retry or state.word != "failed")]
-    say(f"{len(asked)} jobs, {sum(state.finished for state in states.values())} of them finished already; {sweep.path}")
+    todo = [
+        point
+        for point, state in states.items()
+        if not state.finished and (ways.retry or state.word != "failed")
+    ]
+    say(
+        f"{len(asked)} jobs, {sum(state.finished for state in states.values())} of them finished already; {sweep.path}"
+    )
     progress = Progress([point.folder for point in asked], [point.folder for point in todo])
     code = 0
     try:
@@ -211,9 +239,17 @@ def _launch(todo: Sequence[Point], launcher: Launcher, progress: Progress) -> No
 def _told(states: Mapping[Point, State], sweep: Sweep) -> int:
     """What became of all: the folders on stdout, the rest on stderr."""
     words = Counter("failed" if state.word == "diverged" else state.word for state in states.values())
-    parts = [f"{words[word]} {word}" for word in ("failed", "running", "interrupted", "died", "unreadable", "missing") if words[word]]
+    parts = [
+        f"{words[word]} {word}"
+        for word in ("failed", "running", "interrupted", "died", "unreadable", "missing")
+        if words[word]
+    ]
     say(", ".join([f"{words['done']} of {len(states)} jobs done", *parts]))
-    failed = [f"{point.label}: {state.first_line}" for point, state in states.items() if state.word in ("failed", "diverged")]
+    failed = [
+        f"{point.label}: {state.first_line}"
+        for point, state in states.items()
+        if state.word in ("failed", "diverged")
+    ]
     for line in failed[:SHOWN]:
         say(f"failed: {line}")
     if len(failed) > SHOWN:

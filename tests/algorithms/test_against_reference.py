@@ -121,7 +121,12 @@ def test_same_iterates(case: str, dtype: str, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_every_shipped_algorithm_is_compared() -> None:
-    compared_ones = {override.removeprefix("algo=") for case in CASES.values() for override in case if override.startswith("algo=")}
+    compared_ones = {
+        override.removeprefix("algo=")
+        for case in CASES.values()
+        for override in case
+        if override.startswith("algo=")
+    }
     assert {algo.name for algo in ALGORITHMS if algo.folder is None} <= compared_ones
 
 
@@ -139,9 +144,19 @@ def test_the_cases_meet_the_rare_branches(monkeypatch: pytest.MonkeyPatch) -> No
 
 @pytest.mark.parametrize("dtype", TOLERANCE)
 @pytest.mark.parametrize("privacy", [("eps=inf",), ("privacy=local", "privacy.clip=0.3")])
-def test_coins_against_the_literal_algorithm(privacy: tuple[str, ...], dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_coins_against_the_literal_algorithm(
+    privacy: tuple[str, ...], dtype: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """One turn per iteration, communication on a head. Steps after the last head are no part of the product's schedule."""
-    drawn = ("algo=dp_scaffnew", "algo.coins=true", "rounds=null", "total_steps=90", "local_steps=3", "lr=0.1", "seed=3")
+    drawn = (
+        "algo=dp_scaffnew",
+        "algo.coins=true",
+        "rounds=null",
+        "total_steps=90",
+        "local_steps=3",
+        "lr=0.1",
+        "seed=3",
+    )
     pair = twin(monkeypatch, "binary", dtype, *drawn, *privacy)
     flips = coins(pair.played.job.settings)
     assert pair.played.schedule.steps == pair.setting.steps
@@ -153,13 +168,18 @@ def test_coins_against_the_literal_algorithm(privacy: tuple[str, ...], dtype: st
     assert states[-1].memory is not None
     assert difference([states[-1].memory.double().numpy()], [shifts]) <= TOLERANCE[dtype]
     late, _, _ = ref.scaffnew_coins(pair.clients, pair.x0, pair.setting, pair.p, [0, *flips[:-1]])
-    assert difference([state.server.x.double().numpy() for state in states][:5], late[:5]) > 100 * TOLERANCE[dtype]
+    assert (
+        difference([state.server.x.double().numpy() for state in states][:5], late[:5])
+        > 100 * TOLERANCE[dtype]
+    )
 
 
 def wrong_sign(pair: Twin) -> Twin:
     right = pair.setting.message_noise
     assert right is not None
-    return pair.with_(message_noise=lambda k, i: -right(k, i) if (k, i) == (7, pair.setting.cohorts[7][0]) else right(k, i))
+    return pair.with_(
+        message_noise=lambda k, i: -right(k, i) if (k, i) == (7, pair.setting.cohorts[7][0]) else right(k, i)
+    )
 
 
 MISTAKES = {
@@ -167,7 +187,8 @@ MISTAKES = {
     "lr-of-the-next-round": lambda pair: pair.with_(lr=[*pair.setting.lr[1:], pair.setting.lr[-1]]),
     "one-noise-vector-negated": wrong_sign,
     "noise-on-the-sum-alone": lambda pair: pair.with_(
-        message_noise=None, sum_noise=lambda k: sum(pair.setting.message_noise(k, i) for i in pair.setting.cohorts[k])
+        message_noise=None,
+        sum_noise=lambda k: sum(pair.setting.message_noise(k, i) for i in pair.setting.cohorts[k]),
     ),
     "clip": lambda pair: pair.with_(clip=pair.setting.clip * 1.01),
     "normalise": lambda pair: pair.with_(bound="normalise"),
@@ -176,7 +197,9 @@ MISTAKES = {
     "steps": lambda pair: pair.with_(steps=[*pair.setting.steps[:-1], pair.setting.steps[-1] - 1]),
     "server-momentum": lambda pair: pair.with_(server_momentum=0.0),
     "one-lot": lambda pair: pair.with_(lots=lambda k, i, j: pair.setting.lots(k, i, 0)),
-    "a-client-left-out": lambda pair: pair.with_(cohorts=[*pair.setting.cohorts[:-1], pair.setting.cohorts[-1][1:]]),
+    "a-client-left-out": lambda pair: pair.with_(
+        cohorts=[*pair.setting.cohorts[:-1], pair.setting.cohorts[-1][1:]]
+    ),
 }
 
 

@@ -64,13 +64,17 @@ def test_state_given_to_play_is_not_mutated(algo: Algo) -> None:
         tensors = [t for t in (*state.server, state.velocity) if t is not None]
         before = [t.clone() for t in tensors]
         after, _ = played.cohort.play(state, played.schedule.round(index))
-        assert all(torch.equal(t, was) for t, was in zip(tensors, before, strict=True)), f"round {index} changed the state before it"
+        assert all(torch.equal(t, was) for t, was in zip(tensors, before, strict=True)), (
+            f"round {index} changed the state before it"
+        )
         assert torch.equal(after.server.x, state.server.x) == (algo.warm and index == 0)
         state = after
 
 
 def test_order_of_clients_is_irrelevant(algo: Algo) -> None:
-    settings = algo.settings(eps=math.inf, dtype="float64", sample_rate=None, privacy={"bound_without_noise": True, "clip": 0.3})
+    settings = algo.settings(
+        eps=math.inf, dtype="float64", sample_rate=None, privacy={"bound_without_noise": True, "clip": 0.3}
+    )
     one = cohort_of(settings)
     parts = one.job.data.parts
     other = cohort_on(settings, one.job.data.records, parts[::-1])
@@ -94,7 +98,9 @@ def test_chunk_size_is_irrelevant(algo: Algo, lots: dict[str, Any], dtype: str) 
 
 
 def _in_chunks(settings: Settings, chunk: int) -> Any:
-    played = cohort_of(dataclasses.replace(settings, engine=dataclasses.replace(settings.engine, chunk=chunk)))
+    played = cohort_of(
+        dataclasses.replace(settings, engine=dataclasses.replace(settings.engine, chunk=chunk))
+    )
     assert played.cohort.chunk == chunk
     return played.states()[-1]
 
@@ -111,7 +117,9 @@ def test_one_client_one_step_is_gradient_descent(algo: Algo) -> None:
     weights, biases = x[:15].reshape(3, 5), x[15:]
     scores = np.exp(rows @ weights.T + biases)
     residuals = scores / scores.sum(1, keepdims=True) - np.eye(3)[labels]
-    gradient = np.concatenate([(residuals.T @ rows).ravel(), residuals.sum(0)]) / len(labels) + 0.01 * x  # model.l2
+    gradient = (
+        np.concatenate([(residuals.T @ rows).ravel(), residuals.sum(0)]) / len(labels) + 0.01 * x
+    )  # model.l2
     end = cohort_on(settings, made.records, made.parts, x).x().numpy()
     np.testing.assert_allclose(end, x - 0.7 * gradient, rtol=1e-12, atol=1e-14)
 
@@ -153,7 +161,9 @@ def test_one_gradient_too_many_is_refused(algo: Algo, batch_size: int | None) ->
         greedy.play(played.start, played.schedule.round(0))
 
 
-def test_a_door_that_records_too_much_fails_the_run(private_algo: Algo, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_door_that_records_too_much_fails_the_run(
+    private_algo: Algo, monkeypatch: pytest.MonkeyPatch
+) -> None:
     record = Ledger.record
     monkeypatch.setattr(Ledger, "record", lambda ledger, cohort: [record(ledger, cohort) for _ in range(2)])
     settings = private_algo.settings(outputs="here")
@@ -167,7 +177,9 @@ def test_a_door_that_records_too_much_fails_the_run(private_algo: Algo, monkeypa
     assert run.run(settings, TINY, "").finished  # the same settings with an honest door
 
 
-def test_a_door_that_forgets_to_record_fails_the_run(private_algo: Algo, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_door_that_forgets_to_record_fails_the_run(
+    private_algo: Algo, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(Ledger, "record", lambda ledger, clients: None)
     settings = private_algo.settings(outputs="here")
     with pytest.raises(OverspentError, match="passed unrecorded"):
@@ -198,13 +210,19 @@ def test_number_format_and_device_are_the_ones_asked_for(algo: Algo, dtype: str)
 def test_nothing_is_left_on_another_device(algo: Algo, trust: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """`meta` tensors have shapes and no numbers, and refuse to meet the CPU's: a stand-in for a GPU."""
     record = algo.settings().privacy.unit == "record"
-    settings = algo.settings(**LOTS, privacy={} if record else {"trust": trust, "memory": "own_update"}, server_momentum=0.5)
+    settings = algo.settings(
+        **LOTS, privacy={} if record else {"trust": trust, "memory": "own_update"}, server_momentum=0.5
+    )
     played = cohort_of(settings)
     elsewhere = load_data(dataclasses.replace(settings, device="meta"))
     cohort = build_player(settings, played.job.budget, played.job.problem, elsewhere, 0)
-    monkeypatch.setattr(Cohort, "_diagnose", lambda self, *seen: Diagnostics(0.0, 0.0, 0.0, 0.0))  # reads numbers
+    monkeypatch.setattr(
+        Cohort, "_diagnose", lambda self, *seen: Diagnostics(0.0, 0.0, 0.0, 0.0)
+    )  # reads numbers
     read = torch.Tensor.item
-    monkeypatch.setattr(torch.Tensor, "item", lambda tensor: 1.0 if tensor.is_meta else read(tensor))  # as the doors do: all is finite
+    monkeypatch.setattr(
+        torch.Tensor, "item", lambda tensor: 1.0 if tensor.is_meta else read(tensor)
+    )  # as the doors do: all is finite
     state, _ = cohort.play(cohort.start(torch.empty(18, device="meta")), played.schedule.round(0))
     tensors = [*state.server, state.velocity, *([] if state.memory is None else [state.memory])]
     assert {tensor.device.type for tensor in tensors} == {"meta"}
@@ -216,7 +234,10 @@ def test_networks_train_too(algo: Algo) -> None:
     """Autograd, one client after the other, in place of the linear models' own gradients."""
     network = {"_target_": "dpfl_bench.problems.models.mlp.mlp", "name": "mlp", "hidden": [4]}
     settings = algo.settings(**LOTS, model=network, dtype="float64")
-    start, ends = cohort_of(settings).start.server.x, [_in_chunks(settings, chunk).server.x for chunk in (1, 6)]
+    start, ends = (
+        cohort_of(settings).start.server.x,
+        [_in_chunks(settings, chunk).server.x for chunk in (1, 6)],
+    )
     assert len(start) == 5 * 4 + 4 + 4 * 3 + 3
     assert apart(ends[0], start) > 1e-3
     assert apart(ends[1], ends[0]) < ROUNDING["float64"]

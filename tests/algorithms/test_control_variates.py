@@ -18,12 +18,20 @@ WHERE = {
     "record": ("privacy=record",),
     "quantile": ("privacy=local", "privacy.quantile=0.5"),
 }
-ZERO_SUM = ("no-privacy", "local", "secagg-own-message", "record", "quantile")  # the others hold updates without their noise
+ZERO_SUM = (
+    "no-privacy",
+    "local",
+    "secagg-own-message",
+    "record",
+    "quantile",
+)  # the others hold updates without their noise
 
 
 def played(algo: str, *overrides: str, rounds: int = 8) -> Played:
     shared = [o for o in TINY if not o.startswith("rounds")]
-    return cohort_of(settings_of(f"algo={algo}", *shared, f"rounds={rounds}", "dtype=float64", "lr=0.5", *overrides))
+    return cohort_of(
+        settings_of(f"algo={algo}", *shared, f"rounds={rounds}", "dtype=float64", "lr=0.5", *overrides)
+    )
 
 
 def apart(one: torch.Tensor, other: torch.Tensor) -> float:

@@ -93,13 +93,25 @@ def test_one_local_step_of_fedavg_reaches_it_too() -> None:
 
 
 def test_distance_suboptimality_and_psi_agree_with_an_independent_optimum() -> None:
-    small = ("clients=6", "rounds=4", "local_steps=3", "lr=2", "weight_decay=0.02", "dtype=float64", "device=cpu")
+    small = (
+        "clients=6",
+        "rounds=4",
+        "local_steps=3",
+        "lr=2",
+        "weight_decay=0.02",
+        "dtype=float64",
+        "device=cpu",
+    )
     played = cohort_of(settings_of("algo=scaffnew", *small))
     data, decay = played.job.data, 0.01 + 0.02  # model.l2 + weight_decay
-    clients = [(data.records.train_x[part].astype(np.float64), data.records.train_y[part]) for part in data.parts]
+    clients = [
+        (data.records.train_x[part].astype(np.float64), data.records.train_y[part]) for part in data.parts
+    ]
 
     def objective(x: np.ndarray) -> tuple[float, np.ndarray]:
-        pairs = [(ref.loss("binary", x, X, y, decay), ref.gradient("binary", x, X, y, decay)) for X, y in clients]
+        pairs = [
+            (ref.loss("binary", x, X, y, decay), ref.gradient("binary", x, X, y, decay)) for X, y in clients
+        ]
         return float(np.mean([f for f, _ in pairs])), np.mean([g for _, g in pairs], axis=0)
 
     best = minimize(objective, np.zeros(30), jac=True, method="BFGS", options={"gtol": 1e-10})
@@ -142,7 +154,14 @@ def test_psi_stays_below_its_bound_without_noise(steps: int) -> None:
 
 ISOTROPIC = 0.01  # curvature of the data: with l2 = .1 one step forgets where it came from, and the theorem's bound is nearly tight
 SEEDS, ROUNDS = 30, 20
-NOISY = ("algo=dp_scaffnew", "privacy=local", "privacy.clip=1000", "privacy.calibration=fixed", "privacy.noise_multiplier=1e-4", *EXACT)
+NOISY = (
+    "algo=dp_scaffnew",
+    "privacy=local",
+    "privacy.clip=1000",
+    "privacy.calibration=fixed",
+    "privacy.noise_multiplier=1e-4",
+    *EXACT,
+)
 
 
 def noisy(settings: Settings, factor: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
@@ -150,7 +169,9 @@ def noisy(settings: Settings, factor: float = 1.0) -> tuple[np.ndarray, np.ndarr
     draw = np.random.default_rng(5)
     x = np.stack([np.sqrt(12 * ISOTROPIC) * np.linalg.qr(draw.normal(size=(12, 6)))[0] for _ in range(8)])
     records, parts = federation(x, draw.normal(size=(8, 12)))
-    settings = replace(settings, lr=0.999 / (ISOTROPIC + L2))  # features are rounded to float32: stay below 1 / L
+    settings = replace(
+        settings, lr=0.999 / (ISOTROPIC + L2)
+    )  # features are rounded to float32: stay below 1 / L
     found = []
     for seed in range(SEEDS):
         played = cohort_on(replace(settings, seed=seed), records, parts)
@@ -195,7 +216,9 @@ def test_shifts_without_the_noise_are_no_theorem_1() -> None:
 
 @pytest.mark.parametrize("number", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("place", [0, 15, -1])
-def test_a_number_that_is_not_finite_ends_the_rounds(place: int, number: float, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_number_that_is_not_finite_ends_the_rounds(
+    place: int, number: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Even a single one."""
 
     def play(_: Cohort, state: State, *given: object) -> tuple[State, None]:

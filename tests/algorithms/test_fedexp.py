@@ -26,8 +26,20 @@ ROUNDS = 400
 
 
 def door_of(*overrides: str) -> tuple[SendDoor, Budget]:
-    noise = () if "privacy.mechanism=privunit" in overrides else ("privacy.calibration=fixed", "privacy.noise_multiplier=0.8")
-    settings = settings_of("algo=dp_fedexp", f"clients={CLIENTS}", f"privacy.clip={CLIP}", "rounds=1", "local_steps=1", *noise, *overrides)
+    noise = (
+        ()
+        if "privacy.mechanism=privunit" in overrides
+        else ("privacy.calibration=fixed", "privacy.noise_multiplier=0.8")
+    )
+    settings = settings_of(
+        "algo=dp_fedexp",
+        f"clients={CLIENTS}",
+        f"privacy.clip={CLIP}",
+        "rounds=1",
+        "local_steps=1",
+        *noise,
+        *overrides,
+    )
     budget = Budget.of(settings, drawn_schedules(settings))
     return build_door(settings, budget, 0), budget
 
@@ -37,7 +49,12 @@ def estimates(door: SendDoor, updates: torch.Tensor = UPDATES) -> tuple[np.ndarr
     found = []
     for k in range(ROUNDS):
         everyone = np.arange(len(updates))
-        passage = Passage(door, Round(k, 1, 1.0, 1.0, everyone, len(updates)), CLIP, torch.zeros(DIMENSION, dtype=torch.float64))
+        passage = Passage(
+            door,
+            Round(k, 1, 1.0, 1.0, everyone, len(updates)),
+            CLIP,
+            torch.zeros(DIMENSION, dtype=torch.float64),
+        )
         passage.send(updates, everyone)
         sent = passage.sent(Ledger(CLIENTS))
         found.append((sent.mean_square_norm.item(), sent.naive_square_norm.item()))
@@ -61,7 +78,9 @@ def test_local_gaussian_is_debiased_by_d_sigma_squared() -> None:
 
 @pytest.mark.parametrize("trust", ["central", "secagg"])
 @pytest.mark.parametrize("norm_noise", [None, 3.0])
-def test_without_single_messages_the_sum_has_the_noise_that_is_accounted_for(trust: str, norm_noise: float | None) -> None:
+def test_without_single_messages_the_sum_has_the_noise_that_is_accounted_for(
+    trust: str, norm_noise: float | None
+) -> None:
     rule = () if norm_noise is None else (f"privacy.norm_noise={norm_noise}",)
     door, budget = door_of(f"privacy={trust}", *rule)
     private, naive = estimates(door)

@@ -57,7 +57,10 @@ def test_directions_keep_the_units_of_the_learning_rate() -> None:
         steps.append((state.velocity - BETA * DECAY * before) / round.lr)
         velocities.append(state.velocity / round.lr)
     for index, velocity in enumerate(velocities):
-        expected = sum((BETA ** (index - j) * step for j, step in enumerate(steps[: index + 1])), torch.zeros_like(velocity))
+        expected = sum(
+            (BETA ** (index - j) * step for j, step in enumerate(steps[: index + 1])),
+            torch.zeros_like(velocity),
+        )
         torch.testing.assert_close(velocity, expected, rtol=1e-10, atol=1e-12)
 
 

@@ -22,9 +22,14 @@ from dpfl_bench.privacy.releases import Composition, Releases, view
 from dpfl_bench.problems.linear import LinearProblem
 
 CLIENTS, ROUNDS, RUNS = 60, 4, 300
-CLIP, MULTIPLIER = 1.0, 1.0  # a share of the noise is small against C, so the others' updates are hardly clipped
+CLIP, MULTIPLIER = (
+    1.0,
+    1.0,
+)  # a share of the noise is small against C, so the others' updates are hardly clipped
 CLAIMED_MU = ROUNDS**0.5 / MULTIPLIER  # four looks through the noise on the sum
-STANDARD_ERROR = (2 / RUNS) ** 0.5 * (1 + CLAIMED_MU)  # of the estimated distance in standard deviations, generously
+STANDARD_ERROR = (2 / RUNS) ** 0.5 * (
+    1 + CLAIMED_MU
+)  # of the estimated distance in standard deviations, generously
 
 
 def federation(sign: int) -> Federation:
@@ -33,7 +38,9 @@ def federation(sign: int) -> Federation:
     y = np.zeros(CLIENTS, dtype=np.float32)
     x[0], y[0] = 1, sign * 1e6
     records = Records(x, y, x[:0], y[:0], np.arange(CLIENTS), 0, "counterexample", None)
-    return Federation(records, [np.array([i]) for i in range(CLIENTS)], LotRule(), torch.device("cpu"), torch.float64)
+    return Federation(
+        records, [np.array([i]) for i in range(CLIENTS)], LotRule(), torch.device("cpu"), torch.float64
+    )
 
 
 def statistics(sign: int, memory: str) -> np.ndarray:
@@ -73,7 +80,18 @@ def test_shifts_of_updates_do_not():
 def test_the_accountant_trusts_a_share_alone_where_shifts_hold_it():
     looks = Composition("gaussian", ROUNDS)
     for sums_only, multiplier in ((True, MULTIPLIER), (False, MULTIPLIER / CLIENTS**0.5)):
-        releases = Releases(ROUNDS, CLIENTS, CLIENTS, "full", "secagg", "replace_one", ROUNDS, CLIENTS, sums_only, memoryless=False)
+        releases = Releases(
+            ROUNDS,
+            CLIENTS,
+            CLIENTS,
+            "full",
+            "secagg",
+            "replace_one",
+            ROUNDS,
+            CLIENTS,
+            sums_only,
+            memoryless=False,
+        )
         seen = view(releases, "server")
         assert seen is not None
         assert epsilon(seen, MULTIPLIER, 1e-5) == pytest.approx(epsilon(looks, multiplier, 1e-5))

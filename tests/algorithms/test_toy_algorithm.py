@@ -71,8 +71,18 @@ def conformance(folder: Path, chosen: str) -> tuple[int, set[str], set[str]]:
     suite = Path(__file__).with_name("test_algorithms.py")
     environment = {**os.environ, "DPFL_TEST_CONF": str(folder), "PYTHONPATH": str(folder)}
     command = [sys.executable, "-m", "pytest", suite, "-k", chosen, "-q", "-rpf", "-p", "no:cacheprovider"]
-    done = subprocess.run(command, env=environment, cwd=suite.parents[1], capture_output=True, text=True, timeout=300, check=False)
-    passed, failed = (set(re.findall(rf"^{word} .*::(\S+)", done.stdout, re.MULTILINE)) for word in ("PASSED", "FAILED"))
+    done = subprocess.run(
+        command,
+        env=environment,
+        cwd=suite.parents[1],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    passed, failed = (
+        set(re.findall(rf"^{word} .*::(\S+)", done.stdout, re.MULTILINE)) for word in ("PASSED", "FAILED")
+    )
     assert passed or failed, done.stdout + done.stderr
     return done.returncode, passed, failed
 
@@ -80,7 +90,9 @@ def conformance(folder: Path, chosen: str) -> tuple[int, set[str], set[str]]:
 def test_the_suite_picks_it_up_and_sees_a_broken_one(folder: Path) -> None:
     add_broken(folder)
     code, passed, failed = conformance(folder, "toy or (broken and mutated)")
-    assert failed == {f"test_state_given_to_play_is_not_mutated[{name}]" for name in ("broken", "broken-record")}
+    assert failed == {
+        f"test_state_given_to_play_is_not_mutated[{name}]" for name in ("broken", "broken-record")
+    }
     assert code == 1
     assert len(passed) >= 15
     assert all("[toy" in name for name in passed)
@@ -94,4 +106,6 @@ def test_the_command_runs_it(folder: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert (result["algo"], result["status"]) == ("toy", "done")
     assert 0.99 * 2 < result["eps"] <= 2
     listed = [entry for entry in call("list", "-cd", str(folder), "--json").json if entry["name"] == "toy"]
-    assert [entry["line"] for entry in listed] == ["FedProx: a proximal term keeps the clients near the server's model"]
+    assert [entry["line"] for entry in listed] == [
+        "FedProx: a proximal term keeps the clients near the server's model"
+    ]

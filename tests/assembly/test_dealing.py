@@ -54,7 +54,12 @@ PARTS = {
 @pytest.mark.parametrize("way", PARTS)
 def test_the_store_holds_client_after_client(way: str, dtype: str, held: str) -> None:
     parts, x = PARTS[way], generator(0, "x").integers(0, 100, (40, 2, 3)).astype(dtype)
-    kept = {"memory": x.copy, "r": lambda: on_disk(x, "r"), "c": lambda: on_disk(x, "c"), "strided": lambda: np.asfortranarray(x)}[held]()
+    kept = {
+        "memory": x.copy,
+        "r": lambda: on_disk(x, "r"),
+        "c": lambda: on_disk(x, "c"),
+        "strided": lambda: np.asfortranarray(x),
+    }[held]()
     records = Records(kept, np.arange(40), kept[:0], np.arange(0), None, 40, "toy", None)
     made = store(*arranged(records, parts))
     order = np.concatenate(parts)
@@ -89,7 +94,9 @@ def test_narrow_tokens_give_the_very_numbers_of_wide_ones() -> None:
 @pytest.mark.parametrize("way", ["partition=dirichlet", "partition=overlap", "partition=shards"])
 def test_a_partitions_hash_is_that_of_the_records_as_they_came(way: str) -> None:
     made = load_data(settings_of("dataset=digits", "clients=10", way))
-    again = _prepared(settings_of("dataset=digits").dataset, call_target(settings_of("dataset=digits").dataset, "dataset"))
+    again = _prepared(
+        settings_of("dataset=digits").dataset, call_target(settings_of("dataset=digits").dataset, "dataset")
+    )
     parts = _parts(settings_of("dataset=digits", "clients=10", way), again)
     assert made.partition_hash == digest(parts)
     assert [len(part) for part in made.parts] == [len(part) for part in parts]
@@ -114,7 +121,10 @@ def test_each_client_tests_on_its_own_records(way: str) -> None:
         trained, tested = (
             [np.bincount(y, minlength=10).argmax() for y in parts]
             for parts in (
-                [federation.targets[a:b] for a, b in zip(federation.offsets, federation.offsets[1:], strict=False)],
+                [
+                    federation.targets[a:b]
+                    for a, b in zip(federation.offsets, federation.offsets[1:], strict=False)
+                ],
                 [federation.test_targets[federation.test_owners == i] for i in range(10)],
             )
         )
@@ -125,29 +135,47 @@ def test_each_client_tests_on_its_own_records(way: str) -> None:
 def test_client_test_metric_is_reported(tmp_path: Path) -> None:
     told = {}
     for split in ("global", "client"):
-        said = call("run", *DIGITS, "partition=similarity", f"dataset.split={split}", "rounds=3", "local_steps=5", "algo=fedavg")
+        said = call(
+            "run",
+            *DIGITS,
+            "partition=similarity",
+            f"dataset.split={split}",
+            "rounds=3",
+            "local_steps=5",
+            "algo=fedavg",
+        )
         assert said.code == 0, said.err
         with (Path(said.out.splitlines()[-1]) / "metrics.csv").open() as file:
             told[split] = list(csv.DictReader(file))[-1]
     assert told["global"]["client_test_metric"] == ""
     assert 0 < float(told["client"]["client_test_metric"]) <= 1
     # clients differ by at most one test record, so the mean over clients is nearly that over records
-    assert float(told["client"]["client_test_metric"]) == pytest.approx(float(told["client"]["test_metric"]), abs=0.02)
+    assert float(told["client"]["client_test_metric"]) == pytest.approx(
+        float(told["client"]["test_metric"]), abs=0.02
+    )
 
 
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [
         (("dataset.split=clients",), "dataset.split=clients: expected global or client"),
-        (("dataset.split=client", "dataset.test_fraction=0.0"), "dataset.split=client: expected dataset.test_fraction > 0, .* found 0"),
+        (
+            ("dataset.split=client", "dataset.test_fraction=0.0"),
+            "dataset.split=client: expected dataset.test_fraction > 0, .* found 0",
+        ),
         (
             ("dataset.split=client", "partition=overlap"),
             "split=client, partition=overlap: .* test records may train another; use partition=iid",
         ),
-        (("dataset=mnist", "dataset.split=client"), "dataset.split=client: expected dataset.test_fraction > 0"),
+        (
+            ("dataset=mnist", "dataset.split=client"),
+            "dataset.split=client: expected dataset.test_fraction > 0",
+        ),
     ],
 )
-def test_splits_that_make_no_sense_are_refused_before_data_loads(overrides: tuple[str, ...], message: str) -> None:
+def test_splits_that_make_no_sense_are_refused_before_data_loads(
+    overrides: tuple[str, ...], message: str
+) -> None:
     with pytest.raises(ConfigError, match=message) as caught:
         settings_of("dataset=digits", *overrides)
     assert "\n" not in str(caught.value)
@@ -158,7 +186,10 @@ def test_a_file_s_constants_hold_for_its_own_split_only() -> None:
     assert plain.dataset["gram"] is not None
     assert own.dataset["gram"] is None
     assert own.dataset["records"] is None
-    assert settings_of("dataset=digits", "dataset.split=client", "dataset.records=1440").dataset["records"] == 1440
+    assert (
+        settings_of("dataset=digits", "dataset.split=client", "dataset.records=1440").dataset["records"]
+        == 1440
+    )
     assert own.run_id != plain.run_id
 
 
@@ -172,8 +203,14 @@ def deal(labels, owners, clients, rng):
 def test_a_client_without_records_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "lopsided.py").write_text(EMPTY)
     (tmp_path / "own" / "partition").mkdir(parents=True)
-    (tmp_path / "own" / "partition" / "lopsided.yaml").write_text("_target_: lopsided.deal\nname: lopsided\nseed: 0\n")
+    (tmp_path / "own" / "partition" / "lopsided.yaml").write_text(
+        "_target_: lopsided.deal\nname: lopsided\nseed: 0\n"
+    )
     monkeypatch.syspath_prepend(tmp_path)
-    settings = settings_of("dataset=digits", "partition=lopsided", "clients=3", config_dir=str(tmp_path / "own"))
-    with pytest.raises(ConfigError, match="partition=lopsided: a client of 3 has no records; use fewer clients"):
+    settings = settings_of(
+        "dataset=digits", "partition=lopsided", "clients=3", config_dir=str(tmp_path / "own")
+    )
+    with pytest.raises(
+        ConfigError, match="partition=lopsided: a client of 3 has no records; use fewer clients"
+    ):
         load_data(settings)

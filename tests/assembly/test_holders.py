@@ -39,7 +39,9 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
         module = f"own_{tmp_path.name.replace('-', '_')}_{name}"
         (tmp_path / f"{module}.py").write_text(OWN.format(name=name, body=body))
         told = "".join(f"{key}: {value}\n" for key, value in {"name": name, "seed": 0, **keys}.items())
-        (tmp_path / "conf" / "partition" / f"{name}.yaml").write_text(f"_target_: {target or f'{module}.{name}'}\n{told}")
+        (tmp_path / "conf" / "partition" / f"{name}.yaml").write_text(
+            f"_target_: {target or f'{module}.{name}'}\n{told}"
+        )
         return ["-cd", str(tmp_path / "conf"), f"partition={name}"]
 
     return write
@@ -52,21 +54,28 @@ def run(*overrides: str) -> dict[str, Any]:
     return told
 
 
-@pytest.mark.parametrize("way", ["ours", "renamed on the command line", "renamed in a YAML file", "called by a function of one's own"])
+@pytest.mark.parametrize(
+    "way",
+    ["ours", "renamed on the command line", "renamed in a YAML file", "called by a function of one's own"],
+)
 def test_half_of_all_records_each_by_whatever_name(way: str, own: Any) -> None:
     """Ten clients draw half of the digits each, and some record sits in all ten: eps 6.677. Told apart by its name it was 1.999."""
     inside = "from dpfl_bench.federation.partition import held; parts = held(len(labels), clients, rng, 50)"
     chosen = {
         "ours": ["partition=overlap", "partition.percent=50"],
         "renamed on the command line": ["partition=overlap", "partition.percent=50", "partition.name=mine"],
-        "renamed in a YAML file": own("overlap50", target="dpfl_bench.federation.partition.overlap", percent=50.0),
+        "renamed in a YAML file": own(
+            "overlap50", target="dpfl_bench.federation.partition.overlap", percent=50.0
+        ),
         "called by a function of one's own": own("halves", inside),
     }[way]
     told = run(*HALVES, *chosen)
     assert told["releases"][0]["times_of_worst_record"] == 10 * 50
     assert told["eps"] == pytest.approx(6.677, abs=1e-3)
     assert any("counted over all clients that hold it" in line for line in told["assumes"])
-    assert run(*HALVES, "partition=iid")["eps"] == pytest.approx(1.999, abs=1e-3)  # what it is where nobody shares a record
+    assert run(*HALVES, "partition=iid")["eps"] == pytest.approx(
+        1.999, abs=1e-3
+    )  # what it is where nobody shares a record
 
 
 def test_the_plan_says_what_it_cannot_know(own: Any) -> None:
@@ -78,7 +87,9 @@ def test_the_plan_says_what_it_cannot_know(own: Any) -> None:
     assert "not known" not in call("plan", *HALVES, *declared).out
     assert call("plan", "--json", *HALVES, *declared).json["overlapping"] is False
     several = own("several", deals="overlapping")
-    assert "overlapping: not known before the data are dealt" in call("plan", *HALVES, *several).out  # in how many is not
+    assert (
+        "overlapping: not known before the data are dealt" in call("plan", *HALVES, *several).out
+    )  # in how many is not
     renamed = ["partition=overlap", "partition.percent=50", "partition.name=mine"]
     assert call("plan", "--json", *HALVES, *renamed).json["eps"] == pytest.approx(6.677, abs=1e-3)
     assert call("plan", "--json", *HALVES, *renamed).json["overlapping"] is True
@@ -87,7 +98,16 @@ def test_the_plan_says_what_it_cannot_know(own: Any) -> None:
 def test_an_own_partition_s_smallest_client_is_not_guessed(own: Any) -> None:
     """Equal shares of 1438 digits are 143 records; this partition leaves one client 20, whose lots of 14 amplify far less."""
     chosen = own("uneven", "parts[1] = np.concatenate([parts[0][20:], parts[1]]); parts[0] = parts[0][:20]")
-    lots = ("algo=dp_fedavg", "dataset=digits", "clients=10", "privacy=record", "batch_size=14", "rounds=4", "local_steps=2", *HALVES[-2:])
+    lots = (
+        "algo=dp_fedavg",
+        "dataset=digits",
+        "clients=10",
+        "privacy=record",
+        "batch_size=14",
+        "rounds=4",
+        "local_steps=2",
+        *HALVES[-2:],
+    )
     said = call("plan", *lots, *chosen)
     assert said.code == 2
     assert "say records=N" in said.err
@@ -97,8 +117,16 @@ def test_an_own_partition_s_smallest_client_is_not_guessed(own: Any) -> None:
 @pytest.mark.parametrize(
     ("name", "body", "words"),
     [
-        ("twice", "parts[3] = np.append(parts[3], parts[3][:1])", r"client 3 holds record \d+ more than once"),
-        ("beyond", "parts[3] = np.append(parts[3], len(labels))", r"client 3: expected one row of whole numbers in 0\.\.1437"),
+        (
+            "twice",
+            "parts[3] = np.append(parts[3], parts[3][:1])",
+            r"client 3 holds record \d+ more than once",
+        ),
+        (
+            "beyond",
+            "parts[3] = np.append(parts[3], len(labels))",
+            r"client 3: expected one row of whole numbers in 0\.\.1437",
+        ),
         ("behind", "parts[3] = parts[3] - len(labels)", "client 3: expected one row of whole numbers"),
         ("mask", "parts[3] = parts[3] > 7", "client 3: expected one row of whole numbers"),
         ("fewer", "parts = parts[1:]", r"expected 10 clients \(clients=\), it dealt records to 9"),
@@ -121,7 +149,10 @@ def test_a_declaration_is_checked(own: Any) -> None:
     said = call("run", *HALVES, *own("liar", shared, deals="disjoint"), *QUICK)
     assert said.code == 2
     assert "declares that no record sits in two clients, and one sits in 2" in said.err
-    assert run(*HALVES, *own("honest", shared, deals="overlapping"))["releases"][0]["times_of_worst_record"] == 100
+    assert (
+        run(*HALVES, *own("honest", shared, deals="overlapping"))["releases"][0]["times_of_worst_record"]
+        == 100
+    )
     said = call("run", *HALVES, *own("odd", deals="sometimes"), *QUICK)
     assert said.code == 2
     assert "partition.deals=sometimes: expected disjoint or overlapping" in said.err
@@ -176,7 +207,13 @@ def test_overlap_with_sampled_clients_counts_every_holder_towards_a_third_party(
     """The coins of the clients that hold a record are not independent: as if all took part in every round. Nothing of the draw shows."""
     from dpfl_bench.budget.budget import Budget, drawn_schedules
 
-    settings = settings_of(*HALVES, "partition=overlap", "partition.percent=50", "sampled_clients=2", "privacy.observer=third_party")
+    settings = settings_of(
+        *HALVES,
+        "partition=overlap",
+        "partition.percent=50",
+        "sampled_clients=2",
+        "privacy.observer=third_party",
+    )
     for seed in range(3):
         drawn = drawn_schedules(settings)
         parts = partition.held(1438, 10, np.random.default_rng(seed), 50.0)

@@ -23,9 +23,14 @@ def test_ten_repeats_of_eps_2_are_7_54_together() -> None:
     """Ten Gaussian runs are one with mu sqrt(10) times as large."""
     made = call("plan", "--json", "algo=dp_scaffnew", "eps=2", "repeats=10").json
     assert made["eps"] == pytest.approx(2)
-    assert made["eps_all_repeats"] == pytest.approx(eps_of_gaussian(math.sqrt(10 * 10) / made["noise_multiplier"], 1e-5), rel=1e-9)
+    assert made["eps_all_repeats"] == pytest.approx(
+        eps_of_gaussian(math.sqrt(10 * 10) / made["noise_multiplier"], 1e-5), rel=1e-9
+    )
     assert made["eps_all_repeats"] == pytest.approx(7.54, abs=5e-3)
-    assert "the models of all repeats together spend 7.539" in call("plan", "algo=dp_scaffnew", "eps=2", "repeats=10").out
+    assert (
+        "the models of all repeats together spend 7.539"
+        in call("plan", "algo=dp_scaffnew", "eps=2", "repeats=10").out
+    )
     one = call("plan", "--json", "algo=dp_scaffnew", "eps=2").json
     assert one["eps_all_repeats"] == one["eps"]
 
@@ -47,12 +52,20 @@ def test_a_run_says_both() -> None:
         ("privacy=record", "batch_size=2", "sampled_clients=30", "privacy.observer=third_party"),
         ("privacy=record", "partition=overlap", "clients=5", "sampled_clients=2"),
         ("privacy=local", "privacy.mechanism=privunit", "sampled_clients=30"),
-        ("algo=dp_scaffnew", "algo.coins=true", "privacy=record", "sampled_clients=30", "privacy.observer=third_party"),
+        (
+            "algo=dp_scaffnew",
+            "algo.coins=true",
+            "privacy=record",
+            "sampled_clients=30",
+            "privacy.observer=third_party",
+        ),
     ],
     ids=" ".join,
 )
 def test_together_they_spend_more_than_one_and_less_than_the_sum(overrides: tuple[str, ...]) -> None:
-    settings = settings_of("algo=dp_fedavg", "eps=2", "total_steps=24", "local_steps=4", "repeats=4", *overrides)
+    settings = settings_of(
+        "algo=dp_fedavg", "eps=2", "total_steps=24", "local_steps=4", "repeats=4", *overrides
+    )
     budget = Budget.of(settings, drawn_schedules(settings))
     assert budget.eps < budget.eps_all_repeats <= 4 * budget.eps * (1 + 1e-9)
 
@@ -60,7 +73,9 @@ def test_together_they_spend_more_than_one_and_less_than_the_sum(overrides: tupl
 def test_the_server_s_worst_client_is_that_of_all_repeats() -> None:
     """A client that was often drawn for one seed is seldom the one of another: the sum over seeds is counted, client by client."""
     fixed = ("privacy.calibration=fixed", "privacy.noise_multiplier=8")
-    settings = settings_of("algo=dp_fedavg", "rounds=9", "local_steps=1", "clients=30", "sampled_clients=3", "repeats=5", *fixed)
+    settings = settings_of(
+        "algo=dp_fedavg", "rounds=9", "local_steps=1", "clients=30", "sampled_clients=3", "repeats=5", *fixed
+    )
     drawn = drawn_schedules(settings)
     most = max(sum(int(i in s.cohort(t)) for s in drawn for t in range(9)) for i in range(30))
     budget = Budget.of(settings, drawn)
@@ -71,7 +86,17 @@ def test_the_server_s_worst_client_is_that_of_all_repeats() -> None:
 def test_a_run_that_diverges_tells_what_its_rounds_spent() -> None:
     """Server momentum overflows after some rounds; later rounds and later seeds released nothing."""
     steps = ("server_lr=2e38", "server_momentum=.99")
-    said = call("run", "algo=dp_fedavg", "rounds=50", "local_steps=1", "eps=2", "repeats=3", *steps, "eval_every=1", *QUICK)
+    said = call(
+        "run",
+        "algo=dp_fedavg",
+        "rounds=50",
+        "local_steps=1",
+        "eps=2",
+        "repeats=3",
+        *steps,
+        "eval_every=1",
+        *QUICK,
+    )
     assert said.code == 1
     folder = Path(said.out.splitlines()[-1])
     result, told = read(folder, "result.json"), read(folder, "privacy.json")
@@ -82,7 +107,10 @@ def test_a_run_that_diverges_tells_what_its_rounds_spent() -> None:
     assert result["eps"] == told["eps"] == result["eps_all_repeats"] == pytest.approx(one, rel=1e-9)
     assert told["views"]["server"] == pytest.approx(one, rel=1e-9)
     assert told["releases"][0]["rounds"] == played
-    assert (told["accounted"]["as_one_of"][0]["times"], told["accounted"]["fresh"][0]["times"]) == (played, 50)  # a trial may go to the end
+    assert (told["accounted"]["as_one_of"][0]["times"], told["accounted"]["fresh"][0]["times"]) == (
+        played,
+        50,
+    )  # a trial may go to the end
     assert metrics(folder)["eps"].max() < result["eps"] < 1.99
 
 
@@ -90,7 +118,11 @@ def test_a_run_that_diverges_tells_what_its_rounds_spent() -> None:
 
 
 def entries(folder: Path) -> list[Path]:
-    return [path for path in sorted((folder / "calibration").iterdir()) if json.loads(path.read_text())["question"].get("releases")]
+    return [
+        path
+        for path in sorted((folder / "calibration").iterdir())
+        if json.loads(path.read_text())["question"].get("releases")
+    ]
 
 
 @pytest.mark.parametrize("factor", [1 / 20, 20.0, 0.999])
@@ -101,9 +133,13 @@ def test_a_forged_noise_is_not_used(factor: float, tmp_path: Path, monkeypatch: 
     honest = read(call("run", *asked).folder, "result.json")["noise_multiplier"]
     (entry,) = entries(tmp_path / "cache")
     told = json.loads(entry.read_text())
-    question = {key: value for key, value in told["question"].items() if key not in ("cache_version", "dp_accounting")}
+    question = {
+        key: value for key, value in told["question"].items() if key not in ("cache_version", "dp_accounting")
+    }
     told["answer"] = honest * factor
-    told["checksum"] = cache._checksum(cache._text(question), told["answer"])  # who forges an entry can compute this too
+    told["checksum"] = cache._checksum(
+        cache._text(question), told["answer"]
+    )  # who forges an entry can compute this too
     entry.write_text(json.dumps(told))
     assert cache.cached(question, lambda: math.nan) == honest * factor  # it reads well
     result = read(call("run", *asked, "outputs=elsewhere").folder, "result.json")
@@ -137,7 +173,16 @@ def test_colluders_are_refused_by_the_setting_s_name() -> None:
 
 
 def test_nobody_is_told_to_use_auto_where_it_is_auto() -> None:
-    said = call("plan", "algo=dp_fedavg", "privacy=record", "batch_size=2", "rounds=3", "local_steps=2", "eps=1e-9", "delta=1e-14")
+    said = call(
+        "plan",
+        "algo=dp_fedavg",
+        "privacy=record",
+        "batch_size=2",
+        "rounds=3",
+        "local_steps=2",
+        "eps=1e-9",
+        "delta=1e-14",
+    )
     assert said.code == 2
     assert "finds no noise that is enough; raise eps or delta" in said.err
     assert "auto" not in said.err

@@ -19,13 +19,30 @@ COLUMNS = [
     *("update_norm", "clipped_fraction", "server_step"),
 ]
 FILES = {
-    *(".hydra/config.yaml", ".hydra/overrides.yaml", "status.json", "metrics.csv", "timing.csv", "result.json", "partition.csv"),
+    *(
+        ".hydra/config.yaml",
+        ".hydra/overrides.yaml",
+        "status.json",
+        "metrics.csv",
+        "timing.csv",
+        "result.json",
+        "partition.csv",
+    ),
     *("privacy.json", "env.json", "checkpoint/final.pt", "curve.png", "origin.json", "partition.npz"),
 }
 RESULT = [
     *("run_id", "status", "algo", "dataset", "model", "eps_target", "eps", "delta"),
     *("unit", "trust", "neighbours", "accountant", "noise_multiplier", "clip", "rounds", "local_steps"),
-    *("total_steps", "clients", "sampled_clients", "seeds", "metric", "test_error_mean", "test_error_std", "best_round"),
+    *(
+        "total_steps",
+        "clients",
+        "sampled_clients",
+        "seeds",
+        "metric",
+        "test_error_mean",
+        "test_error_std",
+        "best_round",
+    ),
     *("seconds",),
 ]
 
@@ -130,14 +147,18 @@ def test_a_users_own_yaml(tmp_path: Path) -> None:
     (tmp_path / "mine" / "algo").mkdir(parents=True)
     (tmp_path / "mine" / "algo" / "my_fedavg.yaml").write_text(text.format("my_fedavg", 0.5))
     (tmp_path / "mine" / "algo" / "dp_fedavg.yaml").write_text(text.format("dp_fedavg", 0.25))
-    (tmp_path / "mine" / "study.yaml").write_text("defaults:\n  - config\n  - override algo: my_fedavg\n  - _self_\neps: 5.0\n")
+    (tmp_path / "mine" / "study.yaml").write_text(
+        "defaults:\n  - config\n  - override algo: my_fedavg\n  - _self_\neps: 5.0\n"
+    )
     ran = call("run", "-cd", "mine", "algo=my_fedavg", "total_steps=20", *QUICK)
     assert read(ran.folder, "result.json")["algo"] == "my_fedavg"
     assert read(ran.folder, "result.json")["lr"] == 0.5
     assert yaml.safe_load(call("run", "-cd", "mine", "algo=dp_fedavg", "--cfg", "job").out)["lr"] == 0.25
     study = yaml.safe_load(call("run", "--config-dir", "mine", "--config-name", "study", "--cfg", "job").out)
     assert (study["eps"], study["lr"], study["algo"]["name"]) == (5, 0.5, "my_fedavg")
-    listed = {e["name"]: e["line"] for e in call("list", "--json", "-cd", "mine").json if e["group"] == "algo"}
+    listed = {
+        e["name"]: e["line"] for e in call("list", "--json", "-cd", "mine").json if e["group"] == "algo"
+    }
     assert listed["my_fedavg"] == listed["dp_fedavg"] == "Mine"
     assert "my_fedavg" in call("run", "-cd", "mine", "algo=nope").err
 
@@ -181,11 +202,18 @@ def test_help_and_version() -> None:
 
 
 @pytest.mark.parametrize(
-    "door", [("privacy=record", "sample_rate=0.5"), ("privacy=local", "privacy.colluding=3"), ("privacy.mechanism=privunit",)]
+    "door",
+    [
+        ("privacy=record", "sample_rate=0.5"),
+        ("privacy=local", "privacy.colluding=3"),
+        ("privacy.mechanism=privunit",),
+    ],
 )
 def test_without_privacy_nothing_of_it_is_asked(door: tuple[str, ...]) -> None:
     """Such a run once trained to its end and then failed for what its open door was told."""
-    result = read(call("run", "algo=fedavg", *door, "rounds=2", "local_steps=1", *QUICK).folder, "result.json")
+    result = read(
+        call("run", "algo=fedavg", *door, "rounds=2", "local_steps=1", *QUICK).folder, "result.json"
+    )
     assert (result["status"], result["eps"]) == ("done", math.inf)
     assert call("plan", "algo=fedavg", *door, "--json").json["eps"] == math.inf
 
@@ -197,11 +225,21 @@ def test_what_a_run_and_its_plan_call_fully_accounted_is_the_same() -> None:
              "local_steps=1", "sampled_clients=9", "eps=20")  # fmt: skip
     for overrides in (optimum, paper):
         result = read(call("run", *overrides, *QUICK).folder, "result.json")
-        assert result["fully_accounted"] is call("plan", "--json", *overrides).json["fully_accounted"] is False
+        assert (
+            result["fully_accounted"] is call("plan", "--json", *overrides).json["fully_accounted"] is False
+        )
 
 
 def test_collect_keeps_the_naive_step_and_other_mechanisms_apart(tmp_path: Path) -> None:
-    shared = ("algo=dp_fedexp", "privacy=local", "eps=60", "rounds=2", "local_steps=1", f"outputs={tmp_path}", *QUICK)
+    shared = (
+        "algo=dp_fedexp",
+        "privacy=local",
+        "eps=60",
+        "rounds=2",
+        "local_steps=1",
+        f"outputs={tmp_path}",
+        *QUICK,
+    )
     for more in ((), ("algo.naive=true",), ("privacy.mechanism=privunit",)):
         assert call("run", *shared, *more).code == 0
     table = call("collect", str(tmp_path), "--json").json["table"]

@@ -43,7 +43,12 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def served(url: str, sha256: str = SHA256, expected: int = 60) -> list[str]:
     """Mushrooms as that server has them."""
-    return [f"dataset.url={url}", f"dataset.sha256={sha256}", f"dataset.expected={expected}", "dataset.shape=[8]"]
+    return [
+        f"dataset.url={url}",
+        f"dataset.sha256={sha256}",
+        f"dataset.expected={expected}",
+        "dataset.shape=[8]",
+    ]
 
 
 def real(*files: str) -> None:
@@ -126,14 +131,30 @@ def test_list_with_a_folder_of_ones_own(root: Path, tmp_path: Path) -> None:
     assert (found["foreign"]["state"], found["foreign"]["records"]) == ("unknown", None)
     (folder / "bad.yaml").write_text("a: [")
     assert call("data", "list", "-cd", str(folder.parent)).code == 2
-    assert f"{folder / 'bad.yaml'}: expected YAML" in one_line(call("data", "list", "-cd", str(folder.parent)).err)
+    assert f"{folder / 'bad.yaml'}: expected YAML" in one_line(
+        call("data", "list", "-cd", str(folder.parent)).err
+    )
     assert "-cd /nowhere: expected a folder" in one_line(call("data", "list", "-cd", "/nowhere").err)
 
 
-@pytest.mark.parametrize("arguments", [["data", "list"], ["data", "list", "--json"], ["data", "--help"], ["data", "fetch", "--help"]])
+@pytest.mark.parametrize(
+    "arguments",
+    [["data", "list"], ["data", "list", "--json"], ["data", "--help"], ["data", "fetch", "--help"]],
+)
 def test_nothing_heavy_is_loaded(arguments: list[str]) -> None:
     loaded = loaded_by(f"from dpfl_bench.cli import main; main({arguments!r})")
-    heavy = {"torch", "torchvision", "pandas", "matplotlib", "sklearn", "scipy", "hydra", "dp_accounting", "PIL", "nibabel"}
+    heavy = {
+        "torch",
+        "torchvision",
+        "pandas",
+        "matplotlib",
+        "sklearn",
+        "scipy",
+        "hydra",
+        "dp_accounting",
+        "PIL",
+        "nibabel",
+    }
     assert not loaded & heavy
 
 
@@ -160,7 +181,11 @@ def test_fetch_downloads_resumes_and_then_finds_it_there(root: Path, url: str) -
     assert again.code == 0
     assert again.out.startswith("mushrooms: already there, whole, checksums ok\n")
     subset = call("data", "fetch", "mushrooms", *served(url, expected=8124), "--json").json
-    assert (subset["subset"], subset["whole"], subset["done"]) == ("subset 60 of 8124", False, "already there")
+    assert (subset["subset"], subset["whole"], subset["done"]) == (
+        "subset 60 of 8124",
+        False,
+        "already there",
+    )
 
 
 def test_fetch_of_the_wrong_bytes_keeps_nothing(root: Path, url: str) -> None:
@@ -185,7 +210,9 @@ def test_fetch_offline_says_what_to_do(root: Path, monkeypatch: pytest.MonkeyPat
 @pytest.mark.slow
 def test_two_processes_fetch_at_once(root: Path, url: str) -> None:
     with ThreadPoolExecutor(2) as pool:
-        both = list(pool.map(lambda _: command("data", "fetch", "mushrooms", *served(url), "--json"), range(2)))
+        both = list(
+            pool.map(lambda _: command("data", "fetch", "mushrooms", *served(url), "--json"), range(2))
+        )
     assert [said.json["whole"] for said in both] == [True, True]
     assert [said.json["verified"] for said in both] == [True, True]
     assert (root / "libsvm" / "mushrooms").read_bytes() == CONTENT
@@ -214,7 +241,10 @@ def test_fetch_of_what_cannot_be_downloaded_prints_the_steps(root: Path, name: s
 def test_fetch_of_what_needs_no_files(name: str) -> None:
     said = call("data", "fetch", name)
     assert said.code == 0
-    assert f"{name}: {'generated' if name[0] == 's' else 'bundled with scikit-learn'}, whole, no files to verify" in said.out
+    assert (
+        f"{name}: {'generated' if name[0] == 's' else 'bundled with scikit-learn'}, whole, no files to verify"
+        in said.out
+    )
 
 
 def test_fetch_allows_what_the_settings_forbid(root: Path) -> None:
@@ -252,14 +282,21 @@ def test_verify_whole_and_verified(root: Path, monkeypatch: pytest.MonkeyPatch) 
     assert (report["shape"], report["dtype"], report["classes"]) == ([3, 32, 32], "uint8", 10)
 
 
-def test_verify_of_a_mismatch_names_the_part_and_opens_nothing(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_verify_of_a_mismatch_names_the_part_and_opens_nothing(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     folder, _ = made_up("CIFAR10", root)
     believe("CIFAR10", folder, monkeypatch)
     (folder / "data_batch_2").write_bytes(b"something else")
     (folder / "data_batch_3").unlink()
     said = call("data", "verify", "cifar10")
     assert said.code == 2
-    for part in ("data_batch_1: checksum ok", "data_batch_2: checksum mismatch", "data_batch_3: missing", "test_batch: checksum ok"):
+    for part in (
+        "data_batch_1: checksum ok",
+        "data_batch_2: checksum mismatch",
+        "data_batch_3: missing",
+        "test_batch: checksum ok",
+    ):
         assert f"\n  {part}\n" in said.out
     assert "data_batch_2; missing: data_batch_3" in one_line(said.err)
     report = json.loads(call("data", "verify", "cifar10", "--json").out)
@@ -330,24 +367,33 @@ def test_verify_of_what_needs_no_files(name: str) -> None:
 
 
 def test_many_files_with_one_verdict_are_one_line() -> None:
-    parts = [{"file": f"f{i}", "verdict": "not verified"} for i in range(9)] + [{"file": "g", "verdict": "missing"}]
+    parts = [{"file": f"f{i}", "verdict": "not verified"} for i in range(9)] + [
+        {"file": "g", "verdict": "missing"}
+    ]
     assert verdict._lines(parts) == ["  g: missing", "  9 files: not verified"]
 
 
 @pytest.mark.parametrize(
-    ("name", "files"), {"mnist": "MNIST/raw", "fashion_mnist": "FashionMNIST/raw", "phishing": "libsvm/phishing"}.items()
+    ("name", "files"),
+    {"mnist": "MNIST/raw", "fashion_mnist": "FashionMNIST/raw", "phishing": "libsvm/phishing"}.items(),
 )
 def test_verify_of_whole_real_data(name: str, files: str) -> None:
     real(files)
     said = call("data", "verify", name)
     assert said.code == 0, said.err
     assert said.out.startswith(f"{name}: whole, checksums ok\n")
-    assert next(entry for entry in call("data", "list", "--json").json if entry["name"] == name)["state"] == "ready"
+    assert (
+        next(entry for entry in call("data", "list", "--json").json if entry["name"] == name)["state"]
+        == "ready"
+    )
 
 
 @pytest.mark.parametrize(
     ("name", "folder", "found"),
-    [("ixi", "IXI/IXI_sample", "subset 12 of 566"), ("reddit", "reddit/data", "subset 6170 of 56587343 posts")],
+    [
+        ("ixi", "IXI/IXI_sample", "subset 12 of 566"),
+        ("reddit", "reddit/data", "subset 6170 of 56587343 posts"),
+    ],
 )
 def test_verify_of_real_subsets(name: str, folder: str, found: str) -> None:
     real(folder)
@@ -372,17 +418,29 @@ def test_show_is_what_a_run_would_deal(tmp_path: Path) -> None:
     assert shown["first_sizes"] == [len(part) for part in data.parts[:10]]
     sizes = [len(part) for part in data.parts]
     assert shown["sizes"] == {"min": min(sizes), "median": float(np.median(sizes)), "max": max(sizes)}
-    assert shown["first_labels"][3] == [int((data.records.train_y[data.parts[3]] == k).sum()) for k in range(10)]
+    assert shown["first_labels"][3] == [
+        int((data.records.train_y[data.parts[3]] == k).sum()) for k in range(10)
+    ]
     assert (shown["dealt"], shown["distinct"], shown["whole"]) == (1438, 1438, True)
     assert (tmp_path / shown["table"]).read_text() == data.partition_csv()
     assert (tmp_path / "outputs" / "data" / "digits_dirichlet.png").read_bytes()[:4] == b"\x89PNG"
 
 
 def test_show_as_text(tmp_path: Path) -> None:
-    said = call("data", "show", "dataset=digits", "partition=overlap", "clients=10", "--to", str(tmp_path / "new" / "picture.svg"))
+    said = call(
+        "data",
+        "show",
+        "dataset=digits",
+        "partition=overlap",
+        "clients=10",
+        "--to",
+        str(tmp_path / "new" / "picture.svg"),
+    )
     assert said.code == 0, said.err
     assert said.err == ""
-    assert said.out.startswith("digits (whole): 1438 training and 359 test records; scikit-learn: load_digits\n")
+    assert said.out.startswith(
+        "digits (whole): 1438 training and 359 test records; scikit-learn: load_digits\n"
+    )
     assert "partition overlap (seed=0, percent=10.0): 10 clients, hash " in said.out
     assert "records per client: min 143, median 143, max 143; the first: 143, 143" in said.out
     assert "training records are held by a client, 1430 in all hands" in said.out
@@ -395,12 +453,19 @@ def test_show_without_labels() -> None:
     said = call("data", "show", "dataset=synthetic_linear", "dataset.clients=50", "clients=50")
     assert said.code == 0, said.err
     assert "labels" not in said.out
-    assert call("data", "show", "dataset=synthetic_linear", "dataset.clients=5", "clients=5", "--json").json["first_labels"] is None
+    assert (
+        call("data", "show", "dataset=synthetic_linear", "dataset.clients=5", "clients=5", "--json").json[
+            "first_labels"
+        ]
+        is None
+    )
 
 
 def test_show_of_many_classes(root: Path) -> None:
     made_up("EMNIST_balanced", root)
-    said = call("data", "show", "dataset=emnist_balanced", "dataset.verify=false", "partition=iid", "clients=2")
+    said = call(
+        "data", "show", "dataset=emnist_balanced", "dataset.verify=false", "partition=iid", "clients=2"
+    )
     assert said.code == 0, said.err
     assert "emnist_balanced (subset 7 of 131600): 3 training and 4 test records" in said.out
     assert "       1  1 classes: " in said.out
@@ -413,11 +478,17 @@ def test_show_of_many_classes(root: Path) -> None:
         (["data"], "data: expected data list, fetch, verify or show"),
         (["data", "lits"], "data lits: expected data list"),
         (["data", "fetch"], "data fetch: expected the name of a data set first"),
-        (["data", "verify", "dataset.root=x"], "data verify dataset.root=x: expected the name of a data set first"),
+        (
+            ["data", "verify", "dataset.root=x"],
+            "data verify dataset.root=x: expected the name of a data set first",
+        ),
         (["data", "fetch", "nothing"], "Could not find 'dataset/nothing'"),
         (["data", "verify", "digits", "dataset.roots=x"], "roots"),
         (["data", "show", "--to", "picture.jpg"], "--to picture.jpg: expected a file name that ends in .png"),
-        (["data", "show", "--to", "/proc/nothing/picture.png"], "/proc/nothing/picture.png: cannot be written"),
+        (
+            ["data", "show", "--to", "/proc/nothing/picture.png"],
+            "/proc/nothing/picture.png: cannot be written",
+        ),
         (["data", "show", "partition=natural"], "this data set has no natural clients"),
         (["data", "show", "clients=100000", "partition=iid"], "use fewer clients"),
     ],

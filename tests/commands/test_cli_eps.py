@@ -30,7 +30,11 @@ eps=.01 local_steps=20
 def test_exact_calibration_meets_the_target(overrides: str) -> None:
     given = [*overrides.split(), "total_steps=40", "eval_every=1", *QUICK]
     ran = call("run", *given)
-    result, ledger, rows = read(ran.folder, "result.json"), read(ran.folder, "privacy.json"), metrics(ran.folder)
+    result, ledger, rows = (
+        read(ran.folder, "result.json"),
+        read(ran.folder, "privacy.json"),
+        metrics(ran.folder),
+    )
     target = result["eps_target"]
     assert 0.99 * target < result["eps"] <= target
     assert ledger["views"][ledger["observer"]] <= result["eps"]
@@ -55,7 +59,9 @@ def test_formula_tells_the_nominal_eps_beside_the_real_one() -> None:
 
 def test_a_fixed_noise_tells_its_eps() -> None:
     """One release at multiplier 1 is mu = 1: delta(eps) = Phi(1/2 - eps) - e^eps Phi(-1/2 - eps) is 1e-5 at eps 4.3772."""
-    folder = call("run", "privacy.calibration=fixed", "privacy.noise_multiplier=1", "rounds=1", "local_steps=2", *QUICK).folder
+    folder = call(
+        "run", "privacy.calibration=fixed", "privacy.noise_multiplier=1", "rounds=1", "local_steps=2", *QUICK
+    ).folder
     eps = read(folder, "result.json")["eps"]
 
     def normal(x: float) -> float:

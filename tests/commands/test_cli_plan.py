@@ -9,8 +9,29 @@ import pytest
 from helpers.command import call
 
 KEYS = {
-    *("noise_multiplier", "eps", "delta", "releases", "rounds", "max_rounds", "views", "accountants", "theory", "implied"),
-    *("run_id", "noise_std", "clip", "sensitivity", "observer", "accountant", "local_steps", "total_steps", "records_per_client"),
+    *(
+        "noise_multiplier",
+        "eps",
+        "delta",
+        "releases",
+        "rounds",
+        "max_rounds",
+        "views",
+        "accountants",
+        "theory",
+        "implied",
+    ),
+    *(
+        "run_id",
+        "noise_std",
+        "clip",
+        "sensitivity",
+        "observer",
+        "accountant",
+        "local_steps",
+        "total_steps",
+        "records_per_client",
+    ),
 }
 
 
@@ -106,11 +127,15 @@ def test_a_small_psi0_buys_nothing() -> None:
     assert "the budget buys nothing" in call("plan", *mushrooms, "eps=.5").out
 
 
-@pytest.mark.parametrize(("eps", "delta", "expected"), [(5, 1e-6, 1.7381), (5, 1e-5, 1.7273), (2, 1e-5, 1.3812)])
+@pytest.mark.parametrize(
+    ("eps", "delta", "expected"), [(5, 1e-6, 1.7381), (5, 1e-5, 1.7273), (2, 1e-5, 1.3812)]
+)
 def test_q_of_normalized(eps: float, delta: float, expected: float) -> None:
     """PAPERS.md: full participation, add/remove one client; times 4 for replace-one."""
     given = ("algo=dp_normfedavg", f"eps={eps}", f"delta={delta}")
-    assert planned(*given, "privacy.neighbours=add_remove_one")["implied"]["q"] == pytest.approx(expected, abs=6e-5)
+    assert planned(*given, "privacy.neighbours=add_remove_one")["implied"]["q"] == pytest.approx(
+        expected, abs=6e-5
+    )
     assert planned(*given)["implied"]["q"] == pytest.approx(4 * expected, abs=3e-4)
 
 
@@ -129,7 +154,14 @@ def test_the_rounds_that_are_allowed_are_really_allowed() -> None:
 
 
 @pytest.mark.parametrize(
-    "prepared", ["dataset.unit_norm=false", "dataset.standardise=none", "dataset.limit=3", "dataset.seed=1", "dataset.test_fraction=.5"]
+    "prepared",
+    [
+        "dataset.unit_norm=false",
+        "dataset.standardise=none",
+        "dataset.limit=3",
+        "dataset.seed=1",
+        "dataset.test_fraction=.5",
+    ],
 )
 def test_no_theory_from_constants_of_another_preparation(prepared: str) -> None:
     assert planned()["theory"]["L"] == pytest.approx(0.25 * 0.402933 + 0.01)

@@ -9,7 +9,18 @@ import time
 import pytest
 from helpers.command import BINARY
 
-HEAVY = {"torch", "torchvision", "pandas", "matplotlib", "sklearn", "dp_accounting", "scipy", "hydra", "omegaconf", "numpy"}
+HEAVY = {
+    "torch",
+    "torchvision",
+    "pandas",
+    "matplotlib",
+    "sklearn",
+    "dp_accounting",
+    "scipy",
+    "hydra",
+    "omegaconf",
+    "numpy",
+}
 # what each may load; dp_accounting brings scipy
 MAY = {
     "--help": set(),
@@ -20,14 +31,22 @@ MAY = {
     "run -m --dry-run eps=1,2 hydra/launcher=joblib": {"hydra", "omegaconf"},
     "run --cfg job algo=dp_fedavg eps=3": {"hydra", "omegaconf"},
     "plan eps=1": {"hydra", "omegaconf", "numpy", "dp_accounting", "scipy"},
-    "plan --json algo=dp_fedavg privacy=central sampled_clients=9": {"hydra", "omegaconf", "numpy", "dp_accounting", "scipy"},
+    "plan --json algo=dp_fedavg privacy=central sampled_clients=9": {
+        "hydra",
+        "omegaconf",
+        "numpy",
+        "dp_accounting",
+        "scipy",
+    },
 }
 
 
 def loaded_by(code: str) -> set[str]:
     """The top-level packages in sys.modules after `code`."""
     script = f"import sys\ntry:\n {code}\nexcept SystemExit as stop:\n assert not stop.code\nsys.stderr.write(' '.join(sys.modules))"
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=120, check=True
+    )
     return {name.partition(".")[0] for name in done.stderr.split()}
 
 

@@ -23,11 +23,15 @@ SMALL = ("total_steps=10", *QUICK)
 
 
 def statuses() -> list[str]:
-    return sorted(read(path.parent, "status.json")["status"] for path in Path("outputs/runs").glob("*/status.json"))
+    return sorted(
+        read(path.parent, "status.json")["status"] for path in Path("outputs/runs").glob("*/status.json")
+    )
 
 
 @contextmanager
-def broken(monkeypatch: pytest.MonkeyPatch, error: BaseException | signal.Signals, lr: float = 1.5) -> Iterator[Callable[[], list[float]]]:
+def broken(
+    monkeypatch: pytest.MonkeyPatch, error: BaseException | signal.Signals, lr: float = 1.5
+) -> Iterator[Callable[[], list[float]]]:
     """The data of one learning rate cannot be loaded: that raises or kills. Yields what tells the learning rates that were tried."""
     real, log = job.load_data, Path("tried").absolute()  # a sweep's runs are another process's
     log.touch()
@@ -85,9 +89,17 @@ def test_a_diverging_job_in_the_middle_ends_no_other() -> None:
 
 
 @pytest.mark.parametrize(
-    "error", [OSError("the disk is gone"), MemoryError(), SystemExit("a library gave up"), ZeroDivisionError("one\ntwo")]
+    "error",
+    [
+        OSError("the disk is gone"),
+        MemoryError(),
+        SystemExit("a library gave up"),
+        ZeroDivisionError("one\ntwo"),
+    ],
 )
-def test_a_crashing_job_in_the_middle_ends_no_other(error: BaseException, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_crashing_job_in_the_middle_ends_no_other(
+    error: BaseException, monkeypatch: pytest.MonkeyPatch
+) -> None:
     sweep = ("run", "-m", "lr=1,1.5,2", *SMALL)
     with broken(monkeypatch, error):
         said = call(*sweep)
@@ -114,7 +126,8 @@ def test_a_killed_job_in_the_middle_ends_no_other(monkeypatch: pytest.MonkeyPatc
     assert tried() == [1, 1.5, 2]
     assert statuses() == ["done", "done", "failed"]
     assert (
-        "dpfl-bench: failed: lr=1.5 total_steps=10 plot=False device=cpu: worker ended by SIGKILL (out of memory?)" in said.err.splitlines()
+        "dpfl-bench: failed: lr=1.5 total_steps=10 plot=False device=cpu: worker ended by SIGKILL (out of memory?)"
+        in said.err.splitlines()
     )
     assert call(*sweep, "--no-retry").code == 1
     assert call(*sweep).code == 0
@@ -152,16 +165,25 @@ def test_a_bad_setting_that_shows_late_has_no_traceback(tmp_path: Path) -> None:
     assert statuses() == ["done", "failed"]
 
 
-def test_a_config_that_changes_under_way_is_not_taken_for_the_old_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_config_that_changes_under_way_is_not_taken_for_the_old_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "mine.yaml").write_text("defaults: [config, _self_]\ndefault_total_steps: 10\n")
-    point = points.planned(compose.Composer(str(tmp_path), "mine"), [(*QUICK, "seed=7")], str(tmp_path), "mine").points.popitem()[0]
+    point = points.planned(
+        compose.Composer(str(tmp_path), "mine"), [(*QUICK, "seed=7")], str(tmp_path), "mine"
+    ).points.popitem()[0]
     (tmp_path / "mine.yaml").write_text("defaults: [config, _self_]\ndefault_total_steps: 20\n")
     compose.composer.cache_clear()
     assert work(point) == 2
-    assert "a config file has changed since the sweep began; start it again" in read(point.folder, "status.json")["error"]
+    assert (
+        "a config file has changed since the sweep began; start it again"
+        in read(point.folder, "status.json")["error"]
+    )
 
 
-@pytest.mark.parametrize("overrides", [("algo=dp_scaffnew",), ("algo=dp_fedavg", "batch_size=2", "server_momentum=.5")])
+@pytest.mark.parametrize(
+    "overrides", [("algo=dp_scaffnew",), ("algo=dp_fedavg", "batch_size=2", "server_momentum=.5")]
+)
 def test_repeats_are_single_runs_row_for_row(overrides: tuple[str, ...]) -> None:
     together = metrics(call("run", *overrides, "repeats=3", *SMALL).folder)
     alone = [metrics(call("run", *overrides, f"seed={seed}", *SMALL).folder) for seed in range(3)]
@@ -172,7 +194,14 @@ def test_repeats_are_single_runs_row_for_row(overrides: tuple[str, ...]) -> None
 
 def test_the_same_command_twice_is_bit_identical() -> None:
     """In two folders and two processes."""
-    given = ("run", "privacy.neighbours=add_remove_one", "sampled_clients=45", "batch_size=2", "repeats=2", *SMALL)
+    given = (
+        "run",
+        "privacy.neighbours=add_remove_one",
+        "sampled_clients=45",
+        "batch_size=2",
+        "repeats=2",
+        *SMALL,
+    )
     folders = [Path(command(*given, f"outputs={name}").out.splitlines()[-1]) for name in ("one", "two")]
     one, two = ((folder / "metrics.csv").read_bytes() for folder in folders)
     assert folders[0] != folders[1]
@@ -194,7 +223,9 @@ def test_collect_a_sweep() -> None:
         assert row.test_error_mean == alike["test_error_mean"].min()
     text = call("collect", "outputs/runs", "--to", "elsewhere").out
     assert "| breast_cancer | dp_scaffnew | 2 |" in text
-    assert {"results.csv", "table.csv", "table.md", "u_curves_breast_cancer.png"} <= {p.name for p in Path("elsewhere").iterdir()}
+    assert {"results.csv", "table.csv", "table.md", "u_curves_breast_cancer.png"} <= {
+        p.name for p in Path("elsewhere").iterdir()
+    }
 
 
 def test_collect_finds_nothing() -> None:

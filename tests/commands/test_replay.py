@@ -50,7 +50,13 @@ def test_what_differs_is_told(folder: Path, damage: str) -> None:
     if damage == "a digit":
         cells = rows[4].split(",")
         (folder / "metrics.csv").write_text(
-            "".join([*rows[:4], ",".join([*cells[:5], f"{cells[5][:-1]}{(int(cells[5][-1]) + 1) % 10}", *cells[6:]]), *rows[5:]])
+            "".join(
+                [
+                    *rows[:4],
+                    ",".join([*cells[:5], f"{cells[5][:-1]}{(int(cells[5][-1]) + 1) % 10}", *cells[6:]]),
+                    *rows[5:],
+                ]
+            )
         )
         expected = f"metrics.csv, row 4 ({cells[0]},{cells[1]}), test_loss: was "
     elif damage == "a row":
@@ -69,9 +75,10 @@ def test_what_differs_is_told(folder: Path, damage: str) -> None:
         (folder / name).write_text(json.dumps(content))
         if damage == "no privacy":
             (folder / name).unlink()
-        expected = {"result": "result.json: partition.sizes.max was ", "privacy": "privacy.json: eps was "}.get(
-            damage, "privacy.json was None"
-        )
+        expected = {
+            "result": "result.json: partition.sizes.max was ",
+            "privacy": "privacy.json: eps was ",
+        }.get(damage, "privacy.json was None")
     said = call("replay", str(folder), "--check")
     assert said.code == 1
     assert said.err.splitlines()[-1].startswith(f"dpfl-bench: differs: {expected}"), said.err
@@ -80,7 +87,9 @@ def test_what_differs_is_told(folder: Path, damage: str) -> None:
 
 def test_which_code_and_data_differ_is_told(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     read_file = modules._read
-    monkeypatch.setattr(modules, "_read", lambda file: ("0" * 16, ()) if file.name == "scaffnew.py" else read_file(file))
+    monkeypatch.setattr(
+        modules, "_read", lambda file: ("0" * 16, ()) if file.name == "scaffnew.py" else read_file(file)
+    )
     monkeypatch.setattr(modules, "_package", lambda: ("0" * 16, 0))
     said = call("replay", str(folder), "--check")
     assert said.code == 0, "every number is the same"
@@ -92,7 +101,9 @@ def test_which_code_and_data_differ_is_told(folder: Path, monkeypatch: pytest.Mo
 
 def test_relative_paths_are_of_where_it_was_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     draw = np.random.default_rng(0)
-    (tmp_path / "records").write_text("".join(f"{1 + r % 2} 1:{draw.random():.4f} 2:{draw.random():.4f}\n" for r in range(60)))
+    (tmp_path / "records").write_text(
+        "".join(f"{1 + r % 2} 1:{draw.random():.4f} 2:{draw.random():.4f}\n" for r in range(60))
+    )
     given = (
         "dataset=libsvm",
         "dataset.path=records",

@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 from helpers.command import Said, call
 
+from dpfl_bench.experiment import job
+
 # overrides | what the line has to name | a word of the remedy
 REFUSED = """
 foo=1                                     | foo                | --cfg job

@@ -18,8 +18,17 @@ from dpfl_bench.config.call import call
 from dpfl_bench.experiment import run
 from dpfl_bench.experiment.player import build_player
 
-FILES = sorted(file.relative_to(CONF) for group in compose.GROUPS for file in (CONF / group).glob("[!_]*.yaml"))
-STEPS = ("rounds=2", "local_steps=2", "device=cpu", "plot=false", "privacy.calibration=fixed", "privacy.noise_multiplier=6")
+FILES = sorted(
+    file.relative_to(CONF) for group in compose.GROUPS for file in (CONF / group).glob("[!_]*.yaml")
+)
+STEPS = (
+    "rounds=2",
+    "local_steps=2",
+    "device=cpu",
+    "plot=false",
+    "privacy.calibration=fixed",
+    "privacy.noise_multiplier=6",
+)
 # what a choice needs beside it
 BESIDE = {
     "dataset/synthetic_logistic": ("dataset.clients=4", "clients=4", "dataset.records_per_client=20"),
@@ -65,14 +74,20 @@ def test_the_stem_is_the_name(file: Path) -> None:
     group, name = file.parts[0], file.stem
     composed = compose.composed(overrides_of(group, name))
     assert composed.config[group]["name"] == name
-    assert (CONF / file).read_text().splitlines()[1 if group == "algo" else 0].startswith("# "), "the first comment is `list`'s line"
+    assert (CONF / file).read_text().splitlines()[1 if group == "algo" else 0].startswith("# "), (
+        "the first comment is `list`'s line"
+    )
 
 
 @pytest.mark.parametrize("file", FILES, ids=str)
 def test_it_validates_and_plans(file: Path) -> None:
     group, name = file.parts[0], file.stem
     settings = settings_of(*overrides_of(group, name))
-    assert getattr(settings, group).name == name if group == "privacy" else getattr(settings, group)["name"] == name
+    assert (
+        getattr(settings, group).name == name
+        if group == "privacy"
+        else getattr(settings, group)["name"] == name
+    )
     planned = plan.plan(settings)
     assert planned["run_id"] == settings.run_id
     assert planned["releases"] == 2
@@ -103,7 +118,9 @@ def test_partitions_deal_every_record_once(name: str) -> None:
     labels = rng.generator(0, "labels").integers(0, 3, 60)
     settings = settings_of(*overrides_of("partition", name))
     draw = rng.generator(0, "partition")
-    parts = call(settings.partition, "partition", labels=labels, owners=np.arange(60) % 6, clients=6, rng=draw)
+    parts = call(
+        settings.partition, "partition", labels=labels, owners=np.arange(60) % 6, clients=6, rng=draw
+    )
     assert len(parts) == 6
     assert np.array_equal(np.sort(np.concatenate(parts)), np.arange(60))
 

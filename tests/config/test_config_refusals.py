@@ -8,6 +8,8 @@ import pytest
 from helpers.command import call, command
 from test_config import check, table
 
+from dpfl_bench.experiment import job
+
 # of a file whose shape and number of records no YAML file knows: 10 records of 3 numbers, 8 of them for training
 TINY = "dataset=libsvm dataset.path=tiny.txt clients=2"
 AFTER_LOADING = f"""
@@ -36,7 +38,9 @@ dataset=mnist model=cnn model.norm=batch eps=1 | BatchNorm     | model.norm=grou
 
 
 @pytest.mark.parametrize(("overrides", "key", "word"), table(AFTER_LOADING))
-def test_run_refuses_what_only_the_records_show(overrides: list[str], key: str, word: str, tmp_path: Path) -> None:
+def test_run_refuses_what_only_the_records_show(
+    overrides: list[str], key: str, word: str, tmp_path: Path
+) -> None:
     (tmp_path / "tiny.txt").write_text("".join(f"{1 if i % 2 else -1} 1:{i} 3:{i % 5}\n" for i in range(10)))
     check(call("run", *overrides), key, word)
     assert [path.name for path in tmp_path.iterdir()] == ["tiny.txt"]
@@ -70,9 +74,9 @@ def test_batch_norm_is_fine_without_privacy(monkeypatch: pytest.MonkeyPatch) -> 
 def test_a_sweep_validates_every_job_before_the_first_one_runs(tmp_path: Path) -> None:
     said = call("run", "-m", "eps=1,-1", "local_steps=1,2")
     assert said.code == 2
-    jobs = [f"dpfl-bench: job {number} of 4 (eps=-1 local_steps={number - 2}): eps=-1" for number in (3, 4)]
-    for line, job in zip(said.err.splitlines(), jobs, strict=True):
-        assert line.startswith(job)
+    starts = [f"dpfl-bench: job {number} of 4 (eps=-1 local_steps={number - 2}): eps=-1" for number in (3, 4)]
+    for line, start in zip(said.err.splitlines(), starts, strict=True):
+        assert line.startswith(start)
         assert "eps=inf" in line
     assert not list(tmp_path.iterdir())
 

@@ -97,7 +97,9 @@ def test_the_order_of_overrides_and_keys_is_irrelevant() -> None:
     some = ["eps=3", "lr=.5", "algo=dp_fedavg", "model.l2=.1"]
     one = settings_of(*some)
     assert settings_of(*some[::-1]).run_id == one.run_id
-    turned = {name: dict(reversed(getattr(one, name).items())) for name in ("algo", "dataset", "model", "partition")}
+    turned = {
+        name: dict(reversed(getattr(one, name).items())) for name in ("algo", "dataset", "model", "partition")
+    }
     assert dataclasses.replace(one, **turned).run_id == one.run_id
 
 
@@ -118,12 +120,21 @@ def test_every_field_counts_or_is_known_not_to(name: str) -> None:
     """A field that is added later counts, unless it is written down here too."""
     value = getattr(DEFAULT, name)
     if dataclasses.is_dataclass(value):
-        changes = [dataclasses.replace(value, **{f.name: other(getattr(value, f.name))}) for f in dataclasses.fields(value)]
+        changes = [
+            dataclasses.replace(value, **{f.name: other(getattr(value, f.name))})
+            for f in dataclasses.fields(value)
+        ]
     elif isinstance(value, dict):
-        of_groups = {"dataset": {"lr", "root", "download", "url", "records", "gram", "max_row_norm", "holds"}, "model": {"needs"}}
+        of_groups = {
+            "dataset": {"lr", "root", "download", "url", "records", "gram", "max_row_norm", "holds"},
+            "model": {"needs"},
+        }
         untold = of_groups.get(name, set())
         changes = [{**value, key: other(value[key])} for key in value if key not in untold]
-        assert {**DEFAULT.dataset, "lr": 9.0} != DEFAULT.dataset  # the key is there; it is settings.lr that counts
+        assert {
+            **DEFAULT.dataset,
+            "lr": 9.0,
+        } != DEFAULT.dataset  # the key is there; it is settings.lr that counts
         assert dataclasses.replace(DEFAULT, dataset={**DEFAULT.dataset, "lr": 9.0}).run_id == DEFAULT.run_id
     else:
         changes = [other(value)]

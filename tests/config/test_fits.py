@@ -96,7 +96,10 @@ device=cuda:x                          | device=cuda:x: expected auto or cpu, .*
 
 def lines(text: str) -> list[pytest.param]:
     rows = [line.split("|", 1) for line in text.strip().splitlines()]
-    return [pytest.param(overrides.split(), message.strip(), id=" ".join(overrides.split())) for overrides, message in rows]
+    return [
+        pytest.param(overrides.split(), message.strip(), id=" ".join(overrides.split()))
+        for overrides, message in rows
+    ]
 
 
 def complaint(*overrides: str, config_dir: str | None = None) -> str:
@@ -114,7 +117,9 @@ def test_refused_in_one_line(overrides: list[str], message: str) -> None:
 
 
 @pytest.mark.parametrize("arguments", [("run",), ("run", "-m"), ("run", "-m", "--dry-run"), ("plan",)])
-def test_every_verb_refuses_before_it_looks_for_data(arguments: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_verb_refuses_before_it_looks_for_data(
+    arguments: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("DPFL_DATA_DIR", "/nonexistent")
     said = call(*arguments, "dataset=mnist", "dataset.download=false", "dataset.test_fraction=2")
     assert said.code == 2
@@ -124,13 +129,17 @@ def test_every_verb_refuses_before_it_looks_for_data(arguments: tuple[str, ...],
 
 
 @pytest.mark.parametrize("flags", [(), ("--dry-run",)])
-def test_the_last_job_s_mistake_shows_before_the_first_one_starts(flags: tuple[str, ...], tmp_path: Path) -> None:
+def test_the_last_job_s_mistake_shows_before_the_first_one_starts(
+    flags: tuple[str, ...], tmp_path: Path
+) -> None:
     alphas = ",".join([*(str(k) for k in range(1, 37)), "-1"])
     said = call("run", "-m", *flags, "partition=dirichlet", f"partition.alpha={alphas}")
     assert said.code == 2
     assert said.out == ""
     (line,) = said.err.splitlines()
-    assert line.startswith("dpfl-bench: job 37 of 37 (partition=dirichlet partition.alpha=-1): partition.alpha=-1: expected a finite alpha")
+    assert line.startswith(
+        "dpfl-bench: job 37 of 37 (partition=dirichlet partition.alpha=-1): partition.alpha=-1: expected a finite alpha"
+    )
     assert not list(tmp_path.iterdir())
 
 
@@ -156,14 +165,17 @@ def late(made: Settings) -> str:
         return str(error)
     if tokens != problem.network.has(nn.Embedding):  # shapes alone do not tell
         return "tokens"
-    expected = {"next_token": (2, *dataset["shape"], dataset["classes"]), "segment": (2, *dataset["shape"][1:])}.get(
-        asked, (2, dataset["classes"])
-    )
+    expected = {
+        "next_token": (2, *dataset["shape"], dataset["classes"]),
+        "segment": (2, *dataset["shape"][1:]),
+    }.get(asked, (2, dataset["classes"]))
     return "" if found == expected else f"outputs of shape {found}"
 
 
 @pytest.mark.parametrize("dataset", [name for name in names("dataset") if name != "libsvm"])
-def test_models_are_refused_early_where_they_would_be_late(dataset: str, models: list[dict[str, Any]]) -> None:
+def test_models_are_refused_early_where_they_would_be_late(
+    dataset: str, models: list[dict[str, Any]]
+) -> None:
     """Every data set with every model: what passes can be trained, and what does not could not be."""
     passed = set()
     for model in models:
@@ -186,7 +198,10 @@ def models() -> list[dict[str, Any]]:
     return [compose.composed([f"model={name}"]).config["model"] for name in names("model")]
 
 
-@pytest.mark.parametrize(("dataset", "kind"), [*itertools.product(["digits", "quadratics", "synthetic_logistic"], names("partition"))])
+@pytest.mark.parametrize(
+    ("dataset", "kind"),
+    [*itertools.product(["digits", "quadratics", "synthetic_logistic"], names("partition"))],
+)
 def test_partitions_are_refused_early_where_they_would_be_late(dataset: str, kind: str) -> None:
     own = () if dataset == "digits" else ("dataset.clients=4", "clients=4")
     own = (*own, "dataset.records_per_client=20") if dataset == "synthetic_logistic" else own
@@ -214,14 +229,18 @@ CASES = [
 @pytest.mark.parametrize(("kind", "own", "clients"), CASES)
 def test_both_say_the_same(kind: str, own: dict[str, Any], clients: int) -> None:
     """The partition that is called with records, and the settings that know how many there are."""
-    early = complaint(f"partition={kind}", f"clients={clients}", *(f"partition.{key}={value}" for key, value in own.items()))
+    early = complaint(
+        f"partition={kind}", f"clients={clients}", *(f"partition.{key}={value}" for key, value in own.items())
+    )
     with pytest.raises(ValueError, match=r"^\w") as refused:
         getattr(partition, kind)(np.arange(456) % 2, None, clients, rng.generator(0, "partition"), **own)
     assert str(refused.value) == early
 
 
 @pytest.mark.parametrize("seed", range(5))
-@pytest.mark.parametrize(("records", "clients", "shards"), [(456, 90, 2), (7, 2, 2), (1003, 20, 5), (60, 20, 3)])
+@pytest.mark.parametrize(
+    ("records", "clients", "shards"), [(456, 90, 2), (7, 2, 2), (1003, 20, 5), (60, 20, 3)]
+)
 def test_the_smallest_client_by_shards(records: int, clients: int, shards: int, seed: int) -> None:
     parts = partition.shards(np.arange(records) % 3, None, clients, rng.generator(seed, "partition"), shards)
     told = partition.smallest_by_shards(records, clients, rng.generator(seed, "partition"), shards)
@@ -278,7 +297,9 @@ def own(tmp_path: Path) -> str:
         ("dataset=mnist", "partition=mine", "clients=70000"),
     ],
 )
-def test_what_a_user_s_file_does_not_say_is_left_to_its_functions(overrides: tuple[str, ...], own: str) -> None:
+def test_what_a_user_s_file_does_not_say_is_left_to_its_functions(
+    overrides: tuple[str, ...], own: str
+) -> None:
     assert complaint(*overrides, config_dir=own) == ""
 
 
@@ -324,9 +345,15 @@ def test_ten_thousand_points_take_seconds() -> None:
         ),
         (
             ("dataset=femnist,ixi", "eps=1,2"),
-            ["femnist: .*/femnist/data lacks .* says how .by LEAF's scripts.*", "ixi: .*/IXI/IXI_sample lacks .* says how .by hand.*"],
+            [
+                "femnist: .*/femnist/data lacks .* says how .by LEAF's scripts.*",
+                "ixi: .*/IXI/IXI_sample lacks .* says how .by hand.*",
+            ],
         ),
-        (("dataset=libsvm", "dataset.path=my.txt"), ["libsvm: .* lacks my.txt, .*: put it there, or set dataset.path.*"]),
+        (
+            ("dataset=libsvm", "dataset.path=my.txt"),
+            ["libsvm: .* lacks my.txt, .*: put it there, or set dataset.path.*"],
+        ),
     ],
 )
 def test_a_sweep_says_once_what_is_missing(
@@ -341,5 +368,7 @@ def test_a_sweep_says_once_what_is_missing(
 
 def test_looking_for_files_loads_no_torch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DPFL_DATA_DIR", str(tmp_path / "none"))
-    loaded = loaded_by("from dpfl_bench.cli import main; main('run -m --dry-run dataset=mnist,ixi dataset.root=nowhere'.split())")
+    loaded = loaded_by(
+        "from dpfl_bench.cli import main; main('run -m --dry-run dataset=mnist,ixi dataset.root=nowhere'.split())"
+    )
     assert not loaded & {"torch", "torchvision", "scipy"}

@@ -67,7 +67,9 @@ def written(tmp_path: Path, log: Path, group: str, target: str, more: str = "") 
     file = tmp_path / "own" / group / "mine.yaml"
     file.parent.mkdir(parents=True, exist_ok=True)
     text = FILES[group].format(target=target, log=log)
-    file.write_text((text if target == "os.system" or group == "algo" else text.rpartition("command: ")[0]) + more)
+    file.write_text(
+        (text if target == "os.system" or group == "algo" else text.rpartition("command: ")[0]) + more
+    )
     if target != "os.system" and group == "algo":
         file.write_text(text.rpartition("  command: ")[0])
     return str(tmp_path / "own")
@@ -87,7 +89,9 @@ LOOKING = [
 @pytest.mark.parametrize("arguments", LOOKING, ids=" ".join)
 @pytest.mark.parametrize("target", ["mine", "os.system"])
 @pytest.mark.parametrize("group", FILES)
-def test_what_only_looks_calls_nothing(arguments: tuple[str, ...], group: str, target: str, tmp_path: Path, log: Path) -> None:
+def test_what_only_looks_calls_nothing(
+    arguments: tuple[str, ...], group: str, target: str, tmp_path: Path, log: Path
+) -> None:
     folder = written(tmp_path, log, group, NAMED[group] if target == "mine" else target)
     chosen = () if "list" in arguments else (f"{group}=mine", "clients=2", "partition=iid")
     chosen = tuple(word for word in chosen if group != "partition" or word != "partition=iid")
@@ -116,7 +120,9 @@ def test_data_show_calls_it_when_told_to(group: str, tmp_path: Path, log: Path) 
     chosen = [f"{group}=mine", "clients=2", *([] if group == "partition" else ["partition=iid"])]
     refused = call("data", "show", "-cd", folder, *chosen)
     assert refused.code == 2
-    assert refused.err == (f"dpfl-bench: {group}._target_={NAMED[group]}: data show calls no code of your own unless you say --own-code\n")
+    assert refused.err == (
+        f"dpfl-bench: {group}._target_={NAMED[group]}: data show calls no code of your own unless you say --own-code\n"
+    )
     assert not log.exists()
     assert call("data", "show", "--own-code", "-cd", folder, *chosen).code == 0
     assert log.read_text().split() == [group]
@@ -128,31 +134,47 @@ def test_python_s_own_functions_are_nobody_s_target(group: str, tmp_path: Path, 
     chosen = [f"{group}=mine", "clients=2", *([] if group == "partition" else ["partition=iid"])]
     said = call("run", "-cd", folder, *chosen, *QUICK)
     assert said.code == 2
-    assert "_target_=os.system: expected a function or class of dpfl_bench or of your own, not one of Python's library" in said.err
+    assert (
+        "_target_=os.system: expected a function or class of dpfl_bench or of your own, not one of Python's library"
+        in said.err
+    )
     assert not log.exists()
 
 
 # the noise on FedEXP's norms and PrivUnit's messages follow from the number of parameters
-NEEDS_PARAMETERS = [("algo=dp_fedexp",), ("algo=dp_fedavg", "privacy=local", "privacy.mechanism=privunit", "eps=30")]
+NEEDS_PARAMETERS = [
+    ("algo=dp_fedexp",),
+    ("algo=dp_fedavg", "privacy=local", "privacy.mechanism=privunit", "eps=30"),
+]
 
 
 @pytest.mark.parametrize("overrides", NEEDS_PARAMETERS)
-def test_plan_asks_how_many_parameters_a_model_of_one_s_own_has(overrides: tuple[str, ...], tmp_path: Path, log: Path) -> None:
+def test_plan_asks_how_many_parameters_a_model_of_one_s_own_has(
+    overrides: tuple[str, ...], tmp_path: Path, log: Path
+) -> None:
     asked = ("model=mine", "clients=2", "partition=iid", *overrides)
     folder = written(tmp_path, log, "model", "mine.model")
     refused = call("plan", "-cd", folder, *asked)
     assert refused.code == 2
-    assert "model._target_=mine.model: plan calls no code of your own; say in the YAML file how many parameters" in refused.err
+    assert (
+        "model._target_=mine.model: plan calls no code of your own; say in the YAML file how many parameters"
+        in refused.err
+    )
     assert not log.exists()
     written(tmp_path, log, "model", "mine.model", "parameters: 101\n")  # 30 x 3 + 3 + 3 x 2 + 2
     planned = call("plan", "-cd", folder, *asked, "--json").json
     assert not log.exists()
-    run = read(call("run", "-cd", folder, *asked, *QUICK, "local_steps=5", "total_steps=10").folder, "result.json")
+    run = read(
+        call("run", "-cd", folder, *asked, *QUICK, "local_steps=5", "total_steps=10").folder, "result.json"
+    )
     assert run["parameters"] == 101
     assert planned["releases"] == 10
     written(tmp_path, log, "model", "mine.model", "parameters: 99\n")
     wrong = call("run", "-cd", folder, *asked, *QUICK, "outputs=other")
-    assert (wrong.code, wrong.err) == (2, "dpfl-bench: model.parameters=99: the model has 101; correct the YAML file\n")
+    assert (wrong.code, wrong.err) == (
+        2,
+        "dpfl-bench: model.parameters=99: the model has 101; correct the YAML file\n",
+    )
 
 
 def test_a_network_that_calls_itself_logreg_has_its_own_parameters(tmp_path: Path, log: Path) -> None:
@@ -161,9 +183,16 @@ def test_a_network_that_calls_itself_logreg_has_its_own_parameters(tmp_path: Pat
     file = tmp_path / "own/model/mine.yaml"
     file.write_text(file.read_text().replace("name: mine", "name: logreg"))
     chosen = ("algo=dp_fedexp", "model=mine", "clients=2", "partition=iid")
-    ledger = read(call("run", "-cd", folder, *chosen, *QUICK, "local_steps=5", "total_steps=10").folder, "privacy.json")
-    ours = call("plan", "algo=dp_fedexp", "clients=2", "partition=iid", "local_steps=5", "total_steps=10", "--json").json
-    norms, of_thirty = ledger["releases"][1]["noise_multiplier"], ours["further_releases"][0]["noise_multiplier"]
+    ledger = read(
+        call("run", "-cd", folder, *chosen, *QUICK, "local_steps=5", "total_steps=10").folder, "privacy.json"
+    )
+    ours = call(
+        "plan", "algo=dp_fedexp", "clients=2", "partition=iid", "local_steps=5", "total_steps=10", "--json"
+    ).json
+    norms, of_thirty = (
+        ledger["releases"][1]["noise_multiplier"],
+        ours["further_releases"][0]["noise_multiplier"],
+    )
     ratio = ledger["releases"][0]["noise_multiplier"] / ours["noise_multiplier"]
     assert norms / of_thirty == pytest.approx(101 / 30 * ratio**2, rel=1e-3)
 
@@ -174,8 +203,25 @@ def test_models_of_ours_are_planned_as_before() -> None:
 
 # --- names ---
 
-BAD = ["../../x", "/tmp/x", "a/b", "a\\\\b", "..", ".hidden", "-rf", "+cmd", "a b", "<script>", "=1+1", "", "a\nb", "x" * 101]
-LONELY = [("dataset", name) for name in BAD] + [(group, BAD[0]) for group in ("algo", "model", "partition", "privacy")]
+BAD = [
+    "../../x",
+    "/tmp/x",
+    "a/b",
+    "a\\\\b",
+    "..",
+    ".hidden",
+    "-rf",
+    "+cmd",
+    "a b",
+    "<script>",
+    "=1+1",
+    "",
+    "a\nb",
+    "x" * 101,
+]
+LONELY = [("dataset", name) for name in BAD] + [
+    (group, BAD[0]) for group in ("algo", "model", "partition", "privacy")
+]
 
 
 @pytest.mark.parametrize(("group", "name"), LONELY)

@@ -20,7 +20,10 @@ from dpfl_bench.data.root import data_root
 
 FILES = sorted((Path(__file__).parents[2] / "conf/dataset").glob("*.yaml"))
 PREPARE = ("test_fraction", "standardise", "unit_norm", "seed", "centres", "scales", "limit")
-LIBSVM: dict[str, Any] = dict.fromkeys(inspect.signature(libsvm.load).parameters) | {"name": "toy", "verify": True}
+LIBSVM: dict[str, Any] = dict.fromkeys(inspect.signature(libsvm.load).parameters) | {
+    "name": "toy",
+    "verify": True,
+}
 
 
 @pytest.mark.parametrize("names", [("-1", "+1"), ("1", "2"), ("0", "3", "7")])
@@ -47,10 +50,18 @@ def test_libsvm_labels_are_counted_from_zero(names: tuple[str, ...], tmp_path: P
         ("1 1:0.5\n2 garbage\n", {}, "expected LIBSVM text, indices from 1 .*: replace the file"),
         ("\x00\xff binary", {}, "expected LIBSVM text"),
         ("1 1:1\n2 9:1\n", {"features": 5}, "correct dataset.features"),
-        ("1 1:1\n2 0:1\n", {"features": 5}, r"expected LIBSVM text, indices from 1 \(Invalid index 0"),  # moved everybody's columns
+        (
+            "1 1:1\n2 0:1\n",
+            {"features": 5},
+            r"expected LIBSVM text, indices from 1 \(Invalid index 0",
+        ),  # moved everybody's columns
         ("0.5 1:1\n0.7 2:1\n", {}, "whole-number labels, found 0.5, 0.7"),
         ("1 1:1\n1 2:1\n", {}, "two or more whole-number labels, found 1:"),
-        ("1 1:1\n2 2:1\n", {"sha256": "0000"}, "expected 0000: delete it, then go online and run .* dataset.verify=false"),
+        (
+            "1 1:1\n2 2:1\n",
+            {"sha256": "0000"},
+            "expected 0000: delete it, then go online and run .* dataset.verify=false",
+        ),
     ],
 )
 def test_libsvm_refusals(text: str | None, change: dict[str, Any], message: str, tmp_path: Path) -> None:
@@ -73,7 +84,9 @@ def test_data_root(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 def test_images_missing(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"MNIST/raw lacks train-images-idx3-ubyte, .*dataset.download=true") as caught:
+    with pytest.raises(
+        DataError, match=r"MNIST/raw lacks train-images-idx3-ubyte, .*dataset.download=true"
+    ) as caught:
         vision.load(name="mnist", root=str(tmp_path), download=False, verify=True)
     assert "\n" not in str(caught.value)
     with pytest.raises(ValueError, match="name=cifar: expected one of MNIST, FashionMNIST"):
@@ -134,10 +147,16 @@ def loader(file: Path) -> tuple[dict[str, Any], Any, dict[str, Any]]:
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
 def test_files_have_every_key(file: Path) -> None:
     config, function, own = loader(file)
-    common = (
-        "_target_ name shape classes records clients lr test_fraction split standardise unit_norm seed max_row_norm gram transform holds"
-    )
-    some = {"task", "unknown", "dimensions", "weights", "augment", *PREPARE[4:], "vocabulary_from"}  # what only some data sets have
+    common = "_target_ name shape classes records clients lr test_fraction split standardise unit_norm seed max_row_norm gram transform holds"
+    some = {
+        "task",
+        "unknown",
+        "dimensions",
+        "weights",
+        "augment",
+        *PREPARE[4:],
+        "vocabulary_from",
+    }  # what only some data sets have
     assert set(config) - some == (set(common.split()) | set(own)) - some
     assert config["name"] == file.stem
     assert file.read_text().startswith("# ")
@@ -145,10 +164,22 @@ def test_files_have_every_key(file: Path) -> None:
 
 
 # of these a test machine has a sample at most: test_vision.py, test_leaf.py and test_medical.py say what is in it
-SAMPLED = {"cifar10", "cifar100", "emnist_balanced", "emnist_bymerge", "femnist", "shakespeare", "reddit", "ixi", "messidor"}
+SAMPLED = {
+    "cifar10",
+    "cifar100",
+    "emnist_balanced",
+    "emnist_bymerge",
+    "femnist",
+    "shakespeare",
+    "reddit",
+    "ixi",
+    "messidor",
+}
 
 
-@pytest.mark.parametrize("file", [f for f in FILES if f.stem not in {"libsvm", *SAMPLED}], ids=lambda file: file.stem)
+@pytest.mark.parametrize(
+    "file", [f for f in FILES if f.stem not in {"libsvm", *SAMPLED}], ids=lambda file: file.stem
+)
 def test_files_say_what_the_loader_gives(file: Path) -> None:
     config, function, own = loader(file)
     if "url" in own:

@@ -58,7 +58,9 @@ def test_dropped_connection_without_range_is_restarted(server: Server, tmp_path:
 
 def test_a_server_that_always_hangs_up_is_given_up(server: Server, tmp_path: Path) -> None:
     server.drops, server.ranges = 1000, False
-    with pytest.raises(DataError, match=r"cannot download .*dropped after 524288 of 1048576 bytes\): put it at"):
+    with pytest.raises(
+        DataError, match=r"cannot download .*dropped after 524288 of 1048576 bytes\): put it at"
+    ):
         fetch(server, tmp_path / "new" / "file", None)
     assert len(server.asked) == 4  # the first, which brought bytes, and three that brought no more
     assert list(tmp_path.iterdir()) == []
@@ -67,7 +69,9 @@ def test_a_server_that_always_hangs_up_is_given_up(server: Server, tmp_path: Pat
 def test_the_next_fetch_goes_on_from_what_came(server: Server, tmp_path: Path) -> None:
     server.drops, server.ranges = 1000, False
     target, half = tmp_path / "new" / "file", len(CONTENT) // 2
-    with pytest.raises(DataError, match=f"dropped after {half} of {len(CONTENT)} bytes; {half} bytes are kept to go on from"):
+    with pytest.raises(
+        DataError, match=f"dropped after {half} of {len(CONTENT)} bytes; {half} bytes are kept to go on from"
+    ):
         fetch(server, target, SHA256)
     assert [path.stat().st_size for path in target.parent.iterdir()] == [half]
     server.drops, server.ranges = 0, True
@@ -77,7 +81,9 @@ def test_the_next_fetch_goes_on_from_what_came(server: Server, tmp_path: Path) -
     assert list(target.parent.iterdir()) == [target]
 
 
-@pytest.mark.parametrize("left", [b"x" * 1000, CONTENT + b"x", b"x" * len(CONTENT)], ids=["other", "longer", "same length"])
+@pytest.mark.parametrize(
+    "left", [b"x" * 1000, CONTENT + b"x", b"x" * len(CONTENT)], ids=["other", "longer", "same length"]
+)
 def test_what_does_not_fit_is_fetched_anew(left: bytes, server: Server, tmp_path: Path) -> None:
     (tmp_path / ".file.part").write_bytes(left)
     assert fetch(server, tmp_path / "file", SHA256).read_bytes() == CONTENT
@@ -110,7 +116,9 @@ def test_wrong_checksum_is_not_kept(server: Server, tmp_path: Path) -> None:
 
 def test_what_cannot_be_written_is_one_line(server: Server, tmp_path: Path) -> None:
     (tmp_path / "no folder").write_text("")
-    with pytest.raises(DataError, match=r"cannot download .*Not a directory: .*no folder/libsvm'\): put it at"):
+    with pytest.raises(
+        DataError, match=r"cannot download .*Not a directory: .*no folder/libsvm'\): put it at"
+    ):
         fetch(server, tmp_path / "no folder" / "libsvm" / "file", SHA256)
     assert server.asked == []
 
@@ -135,7 +143,10 @@ def test_fetches_at_once_are_one_download(server: Server, tmp_path: Path) -> Non
     assert list(target.parent.iterdir()) == [target]
     assert len(server.asked) == 3
     with ThreadPoolExecutor(4) as pool:  # nothing tells that the first was enough
-        assert list(pool.map(lambda _: fetch(server, tmp_path / "unchecked", None), range(4))) == [tmp_path / "unchecked"] * 4
+        assert (
+            list(pool.map(lambda _: fetch(server, tmp_path / "unchecked", None), range(4)))
+            == [tmp_path / "unchecked"] * 4
+        )
     assert (tmp_path / "unchecked").read_bytes() == CONTENT
     assert not list(tmp_path.glob(".*"))
 

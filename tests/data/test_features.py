@@ -60,7 +60,10 @@ def test_pca_is_that_of_sklearn_and_of_the_svd() -> None:
     assert (train.shape, train.dtype, test.shape, test.dtype) == ((250, 5), np.float32, (50, 5), np.float32)
     other = PCA(5, svd_solver="full").fit(x[:250].astype(float))
     assert train.var(axis=0, dtype=float, ddof=1) == pytest.approx(other.explained_variance_, rel=1e-5)
-    for ours, theirs in ((train, other.transform(x[:250].astype(float))), (test, other.transform(x[250:].astype(float)))):
+    for ours, theirs in (
+        (train, other.transform(x[:250].astype(float))),
+        (test, other.transform(x[250:].astype(float))),
+    ):
         signs = np.sign((ours * theirs).sum(axis=0))
         assert np.allclose(ours, theirs * signs, atol=1e-4 * np.abs(theirs).max())
     singular = np.linalg.svd(x[:250] - x[:250].mean(axis=0, dtype=float), compute_uv=False)
@@ -78,9 +81,13 @@ def test_pca_axes_are_orthonormal_signed_and_in_order() -> None:
     assert (axes[abs(axes).argmax(axis=0), np.arange(width)] > 0).all()
     assert (np.diff(train.var(axis=0)) < 0).all()
     assert np.allclose(np.corrcoef(train.T), np.eye(width), atol=1e-4)
-    assert (train.astype(float) ** 2).sum() == pytest.approx(((x - mean) ** 2).sum(), rel=1e-5)  # all directions keep all
+    assert (train.astype(float) ** 2).sum() == pytest.approx(
+        ((x - mean) ** 2).sum(), rel=1e-5
+    )  # all directions keep all
     flipped, _ = features.projected(2 * mean.astype(np.float32) - x, probes, width)
-    assert np.allclose(flipped, -train, atol=0.02)  # the same axes, though every record is mirrored: signs are not of chance
+    assert np.allclose(
+        flipped, -train, atol=0.02
+    )  # the same axes, though every record is mirrored: signs are not of chance
 
 
 def test_pca_is_fitted_on_training_records_only(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -151,7 +158,9 @@ def test_scatternet_keeps_channels_apart_and_axes_in_place(monkeypatch: pytest.M
     monkeypatch.setattr(features, "folder", lambda: Path("elsewhere"))
     assert np.allclose(scattered(x), found, atol=1e-6)
     grey = scattered(np.full((1, 1, 8, 8), 51, np.uint8))
-    assert np.allclose(grey[:, 0], 0.2, atol=1e-5)  # of a constant image the mean, and no wavelet sees anything
+    assert np.allclose(
+        grey[:, 0], 0.2, atol=1e-5
+    )  # of a constant image the mean, and no wavelet sees anything
     assert np.abs(grey[:, 1:]).max() < 1e-5
 
 
@@ -171,14 +180,20 @@ def test_features_before_the_split_serve_every_seed(monkeypatch: pytest.MonkeyPa
     assert first.train_x.shape == (16, 81, 2, 2)
     assert first.source == "toy, as scatternet features"
     monkeypatch.setattr(features, "_scattered", refuse)
-    other = prepare(raw, **PLAIN | {"test_fraction": 0.2, "seed": 1, "unit_norm": True}, transform="scatternet")
-    assert not np.array_equal(first.train_y, other.train_y) or not np.array_equal(first.train_x, other.train_x)
+    other = prepare(
+        raw, **PLAIN | {"test_fraction": 0.2, "seed": 1, "unit_norm": True}, transform="scatternet"
+    )
+    assert not np.array_equal(first.train_y, other.train_y) or not np.array_equal(
+        first.train_x, other.train_x
+    )
     assert np.allclose(np.sqrt((other.test_x**2).sum(axis=(1, 2, 3))), 1, atol=1e-6)
 
 
 def test_scatternet_without_kymatio(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "kymatio.scattering2d.frontend.torch_frontend", None)
-    with pytest.raises(DataError, match=r"transform=scatternet: needs kymatio: pip install 'dpfl-bench\[features\]'"):
+    with pytest.raises(
+        DataError, match=r"transform=scatternet: needs kymatio: pip install 'dpfl-bench\[features\]'"
+    ):
         scattered(images(2))
 
 
@@ -208,7 +223,9 @@ def resnet(x: np.ndarray, file: Path) -> np.ndarray:
     return prepare(records(x), **PLAIN, transform="resnet18", weights=str(file)).train_x
 
 
-def test_resnet18_is_what_torchvision_hands_to_its_last_layer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_resnet18_is_what_torchvision_hands_to_its_last_layer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     file, x = weights(tmp_path / "w.pth"), images(5, channels=3, height=32, width=32)
     x[1] //= 4
     x[2, :, :16] = 0
@@ -249,7 +266,9 @@ def test_resnet18_refuses_bad_weights(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"dataset\.weights=.*none\.pth: cannot read it .*No such file"):
         resnet(x, tmp_path / "none.pth")
     (tmp_path / "text.pth").write_text("no weights\n")
-    with pytest.raises(DataError, match=r"text\.pth: cannot read it .*expected a state_dict of resnet18") as caught:
+    with pytest.raises(
+        DataError, match=r"text\.pth: cannot read it .*expected a state_dict of resnet18"
+    ) as caught:
         resnet(x, tmp_path / "text.pth")
     assert "\n" not in str(caught.value)
     cut = weights(tmp_path / "cut.pth")
@@ -259,7 +278,9 @@ def test_resnet18_refuses_bad_weights(tmp_path: Path) -> None:
     wrong: list[Any] = [{"a": torch.ones(2)}, {"state_dict": {}}, torch.ones(2), [1]]
     for number, value in enumerate(wrong):
         torch.save(value, tmp_path / f"{number}.pth")
-        with pytest.raises(DataError, match=rf"{number}\.pth: expected a state_dict of resnet18 .*dataset\.weights") as caught:
+        with pytest.raises(
+            DataError, match=rf"{number}\.pth: expected a state_dict of resnet18 .*dataset\.weights"
+        ) as caught:
             resnet(x, tmp_path / f"{number}.pth")
         assert "\n" not in str(caught.value)
     broken = weights(tmp_path / "nan.pth", **{"bn1.weight": torch.full((64,), torch.nan)})
@@ -268,7 +289,9 @@ def test_resnet18_refuses_bad_weights(tmp_path: Path) -> None:
     assert entries() == []  # nothing is kept of what failed, nor a .part
 
 
-def test_resnet18_offline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_resnet18_offline(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     def offline(*args: object, **kwargs: object) -> None:
         raise urllib.error.URLError("no route\nto host")
 
@@ -304,7 +327,10 @@ class Counted:
 
     def __call__(self, x: np.ndarray) -> Iterator[np.ndarray]:
         self.images += len(x)
-        yield from (np.full((1, 81 * x.shape[1], x.shape[2] // 4, x.shape[3] // 4), image.mean(), np.float32) for image in x)
+        yield from (
+            np.full((1, 81 * x.shape[1], x.shape[2] // 4, x.shape[3] // 4), image.mean(), np.float32)
+            for image in x
+        )
 
 
 @pytest.fixture
@@ -332,11 +358,15 @@ def test_a_second_time_is_read_from_disk_bit_by_bit(counted: Counted) -> None:
     assert prepare(records(images(6)), **PLAIN, transform="scatternet").test_x.shape == (0, 81, 2, 2)
 
 
-def test_other_images_shapes_versions_and_weights_have_their_own(counted: Counted, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_images_shapes_versions_and_weights_have_their_own(
+    counted: Counted, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     x = images(6, channels=3)
     changed = x.copy()
     changed[5, 2, 7, 7] ^= 1
-    for number, other in enumerate((x, changed, x[:5], x[::-1], x.reshape(6, 3, 4, 16), x.reshape(18, 1, 8, 8))):
+    for number, other in enumerate(
+        (x, changed, x[:5], x[::-1], x.reshape(6, 3, 4, 16), x.reshape(18, 1, 8, 8))
+    ):
         scattered(other)
         assert len(entries()) == number + 1
     monkeypatch.setattr(features, "_kymatio_version", lambda: "1")
@@ -366,7 +396,9 @@ def test_a_broken_entry_is_computed_again(how: str, counted: Counted) -> None:
         whole = bytearray(other.read_bytes())
         other.unlink()
         counted.images = 6
-    broken = {"cut": whole[:-100], "empty": b"", "text": b"nothing of ours" * 9, "longer": whole + b"0"}.get(how, whole)
+    broken = {"cut": whole[:-100], "empty": b"", "text": b"nothing of ours" * 9, "longer": whole + b"0"}.get(
+        how, whole
+    )
     entry.unlink()
     if how == "folder":
         entry.mkdir()
@@ -380,7 +412,9 @@ def test_a_broken_entry_is_computed_again(how: str, counted: Counted) -> None:
     assert [path.suffix for path in entries()] == [".npy"]
 
 
-def test_without_a_place_to_keep_them_they_are_computed(counted: Counted, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_place_to_keep_them_they_are_computed(
+    counted: Counted, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("DPFL_CACHE_DIR", str(tmp_path / "file"))
     assert scattered(images(3)).shape == (3, 81, 2, 2)
@@ -424,10 +458,20 @@ def test_transformed_shape() -> None:
 @pytest.mark.parametrize(
     ("shape", "transform", "dimensions", "message"),
     [
-        ([784], "scatternet", None, r"scatternet: expected images of at least 4x4, found records of shape \[784\]"),
+        (
+            [784],
+            "scatternet",
+            None,
+            r"scatternet: expected images of at least 4x4, found records of shape \[784\]",
+        ),
         ([1, 48, 60, 48], "scatternet", None, r"shape \[1, 48, 60, 48\]"),
         ([1, 3, 28], "scatternet", None, "at least 4x4"),
-        ([1, 28, 28], "resnet18", None, r"resnet18: expected images of three colours, found records of shape \[1, 28, 28\]"),
+        (
+            [1, 28, 28],
+            "resnet18",
+            None,
+            r"resnet18: expected images of three colours, found records of shape \[1, 28, 28\]",
+        ),
         ([3], "resnet18", None, "three colours"),
         ([1, 48, 60, 48], "pca", 60, "flat features or images"),
         ([3, 224, 224], "pca", 60, "at most 8192 features, found 150528"),
@@ -449,7 +493,15 @@ def test_refusals(shape: list[int] | None, transform: str, dimensions: int | Non
 
 @pytest.mark.parametrize("transform", ["pca", "scatternet", "resnet18"])
 def test_tokens_and_floats_are_refused(transform: str) -> None:
-    tokens = Records(*(np.zeros((4, 10), np.int64),) * 2, *(np.zeros((0, 10), np.int64),) * 2, None, 5, "toy", None, task="next_token")
+    tokens = Records(
+        *(np.zeros((4, 10), np.int64),) * 2,
+        *(np.zeros((0, 10), np.int64),) * 2,
+        None,
+        5,
+        "toy",
+        None,
+        task="next_token",
+    )
     with pytest.raises(DataError, match=rf"dataset\.transform={transform}: toy holds tokens"):
         prepare(tokens, **PLAIN, transform=transform, dimensions=2)
     if transform != "pca":

@@ -18,7 +18,13 @@ PLAIN = ("dataset.standardise=none", "dataset.unit_norm=false")
 CASES = {
     "a test set is split off": ("dataset=digits", *PLAIN, "partition=dirichlet", "clients=20"),
     "within each client": ("dataset=digits", *PLAIN, "dataset.split=client", "partition=iid", "clients=20"),
-    "natural clients": ("dataset=synthetic_logistic", *PLAIN, "dataset.clients=6", "dataset.records_per_client=20", "clients=6"),
+    "natural clients": (
+        "dataset=synthetic_logistic",
+        *PLAIN,
+        "dataset.clients=6",
+        "dataset.records_per_client=20",
+        "clients=6",
+    ),
     "clients overlap": ("dataset=digits", *PLAIN, "partition=overlap", "clients=5"),
     "no test set": ("dataset=digits", *PLAIN, "dataset.test_fraction=0", "partition=shards", "clients=20"),
 }

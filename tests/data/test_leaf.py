@@ -23,7 +23,12 @@ LINE = "To be, or not to be: that is the question;\nWhether 'tis nobler in the m
 POST = [["<BOS>", "to", "be", ",", "or", "not", "to", "be", "that", "is"], ["the", "?", *["<PAD>"] * 8]]
 NEXT = [[*POST[0][1:], "the"], ["?", "<EOS>", *["<PAD>"] * 8]]
 WORDS = ["<PAD>", "<UNK>", "<BOS>", "<EOS>", "to", "be", ",", "or", "not", "that", "is", "the"]  # but no "?"
-VOCABULARY = {"vocab": {word: i for i, word in enumerate(WORDS)}, "size": 14, "unk_symbol": 1, "pad_symbol": 0}
+VOCABULARY = {
+    "vocab": {word: i for i, word in enumerate(WORDS)},
+    "size": 14,
+    "unk_symbol": 1,
+    "pad_symbol": 0,
+}
 
 
 def content(users: dict[str, tuple[list[Any], list[Any]]]) -> Content:
@@ -37,7 +42,11 @@ def put(root: Path, name: str, **parts: Content | str | bytes) -> Path:
         part, _, file = key.partition("__")
         path = root / name / "data" / part / f"{file or 'all'}.json"
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(value if isinstance(value, bytes) else (value if isinstance(value, str) else json.dumps(value)).encode())
+        path.write_bytes(
+            value
+            if isinstance(value, bytes)
+            else (value if isinstance(value, str) else json.dumps(value)).encode()
+        )
     return root
 
 
@@ -50,7 +59,14 @@ def plays(root: Path | None, fraction: float = 1.0, seed: int = 0) -> Records:
 
 
 def posts(root: Path | None, **change: Any) -> Records:
-    own: dict[str, Any] = {"vocabulary": None, "classes": 14, "unknown": 1, "clients": None, "fraction": 1.0, "seed": 0}
+    own: dict[str, Any] = {
+        "vocabulary": None,
+        "classes": 14,
+        "unknown": 1,
+        "clients": None,
+        "fraction": 1.0,
+        "seed": 0,
+    }
     return reddit.load(root=None if root is None else str(root), **own | change)
 
 
@@ -68,7 +84,9 @@ def words(tmp_path: Path) -> Path:
 def test_images_keep_leafs_values_and_writers(tmp_path: Path) -> None:
     first = content({"w": ([INK, WHITE], [0, 61])})
     put(tmp_path, "femnist", train__2=content({"v": ([WHITE, INK], [5, 7])}), train__1=first)
-    made = images(put(tmp_path, "femnist", test=content({"v": ([INK], [9]), "u": ([WHITE], [3]), "w": ([], [])})))
+    made = images(
+        put(tmp_path, "femnist", test=content({"v": ([INK], [9]), "u": ([WHITE], [3]), "w": ([], [])}))
+    )
     assert made.train_x.dtype == made.test_x.dtype == np.uint8
     assert made.train_x.shape == (4, 1, 28, 28)
     assert made.train_x[0].ravel().tolist() == [*range(256), *[255] * 528]  # white paper stays white
@@ -85,9 +103,16 @@ def test_images_keep_leafs_values_and_writers(tmp_path: Path) -> None:
 
 
 def test_fraction_draws_records_whoever_holds_them(tmp_path: Path) -> None:
-    roles = dict(zip("ABCDE", [40, 1, 40, 1, 1], strict=True))  # whoever speaks, the next character is their name
+    roles = dict(
+        zip("ABCDE", [40, 1, 40, 1, 1], strict=True)
+    )  # whoever speaks, the next character is their name
     train = content({name: ([LINE] * size, [name] * size) for name, size in roles.items()})
-    put(tmp_path, "shakespeare", train=train, test=content({name: ([LINE] * 20, [name] * 20) for name in roles}))
+    put(
+        tmp_path,
+        "shakespeare",
+        train=train,
+        test=content({name: ([LINE] * 20, [name] * 20) for name in roles}),
+    )
     made = plays(tmp_path, 0.2)
     assert len(made.train_y) + len(made.test_y) == 37  # of 183: 36.6, rounded
     assert made.subset == "subset 37 of 4226158"
@@ -105,7 +130,10 @@ def test_fraction_draws_records_whoever_holds_them(tmp_path: Path) -> None:
     for fraction in (0.0, 1.1, -1.0):
         with pytest.raises(DataError, match=rf"dataset.fraction={fraction}: expected 0 < fraction <= 1"):
             plays(tmp_path, fraction)
-    with pytest.raises(DataError, match=r"dataset.fraction=0.001 of 183 records leaves no training record: choose a larger one"):
+    with pytest.raises(
+        DataError,
+        match=r"dataset.fraction=0.001 of 183 records leaves no training record: choose a larger one",
+    ):
         plays(tmp_path, 0.001)
 
 
@@ -113,10 +141,15 @@ def test_fraction_draws_each_record_alike(tmp_path: Path) -> None:
     train = content({"A": ([LINE] * 80, ["A"] * 80), "B": ([LINE] * 3, ["B"] * 3)})
     put(tmp_path, "shakespeare", train=train, test=content({"B": ([LINE] * 100, ["B"] * 100)}))
     draws, count, total = 200, 37, 183
-    shares = [(plays(tmp_path, 0.2, seed).train_y == shakespeare.LETTERS.index("A")).sum() / 80 for seed in range(draws)]
+    shares = [
+        (plays(tmp_path, 0.2, seed).train_y == shakespeare.LETTERS.index("A")).sum() / 80
+        for seed in range(draws)
+    ]
     share = float(np.mean(shares))
     fair = count / total
-    tolerance = 4 * np.sqrt(fair * (1 - fair) / 80 * (total - 80) / (total - 1) / draws)  # four standard errors, hypergeometric
+    tolerance = 4 * np.sqrt(
+        fair * (1 - fair) / 80 * (total - 80) / (total - 1) / draws
+    )  # four standard errors, hypergeometric
     assert abs(share - fair) < tolerance
     assert abs(share - 0.9 * fair) > tolerance
 
@@ -124,7 +157,12 @@ def test_fraction_draws_each_record_alike(tmp_path: Path) -> None:
 def test_lines_become_ids_in_leafs_alphabet(tmp_path: Path) -> None:
     strange = "é$\ud800\U0001f600" + LINE[4:]
     assert len(shakespeare.LETTERS) == 80
-    put(tmp_path, "shakespeare", train=content({"HAMLET": ([LINE, strange], ["u", "}"])}), test=content({"HAMLET": ([LINE], ["~"])}))
+    put(
+        tmp_path,
+        "shakespeare",
+        train=content({"HAMLET": ([LINE, strange], ["u", "}"])}),
+        test=content({"HAMLET": ([LINE], ["~"])}),
+    )
     made = plays(tmp_path)
     assert made.train_x.dtype == made.test_x.dtype == np.int8
     assert made.train_y.dtype == np.int64
@@ -155,14 +193,19 @@ def test_posts_are_counted_as_posts(words: Path) -> None:
     """Three posts are six sequences."""
     whole, half = posts(words), posts(words, fraction=0.5)
     assert (len(whole.train_y) + len(whole.test_y), whole.counted) == (6, (3, "posts"))
-    assert (len(half.train_y) + len(half.test_y), half.counted) == (3, (2, "posts"))  # as many as half of the sequences are worth
+    assert (len(half.train_y) + len(half.test_y), half.counted) == (
+        3,
+        (2, "posts"),
+    )  # as many as half of the sequences are worth
     assert half.subset == "subset 2 of 56587343 posts"
     assert half.source.endswith("3 of 56587343 posts, 2 of 1660820 users; 0.5 of the records")
     assert replace(whole, expected=3).subset == ""
     assert replace(half, expected=3).subset == "subset 2 of 3 posts"
 
 
-@pytest.mark.parametrize(("size", "kind"), [(128, np.int8), (129, np.int16), (32768, np.int16), (32769, np.int32)])
+@pytest.mark.parametrize(
+    ("size", "kind"), [(128, np.int8), (129, np.int16), (32768, np.int16), (32769, np.int32)]
+)
 def test_ids_are_as_narrow_as_the_vocabulary_allows(size: int, kind: type, words: Path) -> None:
     last = {**VOCABULARY, "vocab": {**VOCABULARY["vocab"], "question": size - 1}, "size": size}  # type: ignore[dict-item]
     (words / "reddit/data/reddit_vocab.json").write_text(json.dumps(last))
@@ -194,7 +237,12 @@ def test_posts_counted_over_all_parts(words: Path) -> None:
 
 
 def test_users_are_dealt_in_turn(words: Path) -> None:
-    put(words, "reddit", train=content({f"u{i}": post() for i in range(8)}), test=content({"u3": post(), "z": post()}))
+    put(
+        words,
+        "reddit",
+        train=content({f"u{i}": post() for i in range(8)}),
+        test=content({"u3": post(), "z": post()}),
+    )
     natural, made = posts(words), posts(words, clients=3)
     assert natural.owners is not None
     assert made.owners is not None
@@ -230,25 +278,55 @@ NAN = WHOLE.replace("0.0,", "NaN,", 1)
         (WHOLE[: len(WHOLE) // 2], r"not JSON, or cut short \(.*\)"),
         ("[" * 100_000, r"not JSON, or cut short \(.*\)"),
         ("[]", r"expected a JSON object, found a list"),
-        (edited(lambda made: made.pop("users")), r"expected LEAF's users, num_samples and user_data, found no users"),
-        (edited(lambda made: made.pop("user_data")), r"expected LEAF's users, num_samples and user_data, found no user_data"),
-        (edited(lambda made: made.pop("num_samples")), r"expected LEAF's users, num_samples and user_data, found no num_samples"),
+        (
+            edited(lambda made: made.pop("users")),
+            r"expected LEAF's users, num_samples and user_data, found no users",
+        ),
+        (
+            edited(lambda made: made.pop("user_data")),
+            r"expected LEAF's users, num_samples and user_data, found no user_data",
+        ),
+        (
+            edited(lambda made: made.pop("num_samples")),
+            r"expected LEAF's users, num_samples and user_data, found no num_samples",
+        ),
         (edited(lambda made: made["num_samples"].pop()), r"2 users with 1 num_samples"),
-        (edited(lambda made: made["num_samples"].__setitem__(0, 3)), r"user 'w': num_samples says 3, found 2"),
-        (edited(lambda made: made["num_samples"].__setitem__(0, 1)), r"user 'w': num_samples says 1, found 2"),
-        (edited(lambda made: made["num_samples"].__setitem__(0, None)), r"user 'w': num_samples says None, found 2"),
-        (edited(lambda made: made["users"].__setitem__(0, "v")), r"expected users, each named once, found 2 names"),
+        (
+            edited(lambda made: made["num_samples"].__setitem__(0, 3)),
+            r"user 'w': num_samples says 3, found 2",
+        ),
+        (
+            edited(lambda made: made["num_samples"].__setitem__(0, 1)),
+            r"user 'w': num_samples says 1, found 2",
+        ),
+        (
+            edited(lambda made: made["num_samples"].__setitem__(0, None)),
+            r"user 'w': num_samples says None, found 2",
+        ),
+        (
+            edited(lambda made: made["users"].__setitem__(0, "v")),
+            r"expected users, each named once, found 2 names",
+        ),
         (content({}), r"expected users, each named once, found 0 names"),
         (edited(lambda made: made["user_data"].pop("v")), r"user 'v': missing in user_data"),
-        (edited(lambda made: (made["users"].pop(), made["num_samples"].pop())), r"user 'v' of user_data is missing in users"),
+        (
+            edited(lambda made: (made["users"].pop(), made["num_samples"].pop())),
+            r"user 'v' of user_data is missing in users",
+        ),
         (edited(lambda made: made["user_data"]["w"]["x"].pop()), r"user 'w': 1 x with 2 y"),
         (edited(lambda made: made["user_data"]["w"].pop("y")), r"user 'w': expected lists x and y"),
         (edited(lambda made: made["user_data"].__setitem__("w", 7)), r"user 'w': expected lists x and y"),
         (content({"w": ([], [])}), r"user 'w': no training records"),
         (content({"w": ([WHITE, WHITE[1:]], [1, 1])}), r"user 'w': expected images of 784 pixels, found 783"),
         (content({"w": ([7], [1])}), r"user 'w': expected images of 784 pixels, found int"),
-        (content({"w": ([[0.001] * 784], [1])}), r"user 'w': expected grey levels k/255 in 0..1, found 0.001"),
-        (content({"w": ([[*WHITE[1:], 256 / 255]], [1])}), r"user 'w': expected grey levels k/255 in 0..1, found 1.00392"),
+        (
+            content({"w": ([[0.001] * 784], [1])}),
+            r"user 'w': expected grey levels k/255 in 0..1, found 0.001",
+        ),
+        (
+            content({"w": ([[*WHITE[1:], 256 / 255]], [1])}),
+            r"user 'w': expected grey levels k/255 in 0..1, found 1.00392",
+        ),
         (content({"w": ([[*WHITE[1:], {}]], [1])}), r"user 'w': .*not 'dict'"),
         (content({"w": ([[*WHITE[1:], 10**400]], [1])}), r"user 'w': int too large to convert to float"),
         (NAN, r"user 'w': expected grey levels k/255 in 0..1, found nan"),
@@ -258,7 +336,10 @@ NAN = WHOLE.replace("0.0,", "NaN,", 1)
 )
 def test_bad_files_are_named(train: Content | str | bytes, message: str, tmp_path: Path) -> None:
     put(tmp_path, "femnist", train=train, test=content({"w": ([WHITE], [1])}))
-    with pytest.raises(DataError, match=rf"femnist/data/train/all.json: {message}: make it again \(in data/femnist of a clone") as caught:
+    with pytest.raises(
+        DataError,
+        match=rf"femnist/data/train/all.json: {message}: make it again \(in data/femnist of a clone",
+    ) as caught:
         images(tmp_path)
     assert "\n" not in str(caught.value)
 
@@ -296,7 +377,11 @@ def test_what_leafs_split_leaves_behind_is_no_error(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "load", "steps"),
     [
-        ("femnist", images, "run ./preprocess.sh -s niid --sf 1.0 -k 0 -t sample, then copy its data/train and data/test to"),
+        (
+            "femnist",
+            images,
+            "run ./preprocess.sh -s niid --sf 1.0 -k 0 -t sample, then copy its data/train and data/test to",
+        ),
         ("shakespeare", plays, "run ./preprocess.sh -s niid --sf 1.0 -k 0 -t sample --tf 0.8, then copy"),
         (
             "reddit",
@@ -313,7 +398,9 @@ def test_missing_folders(name: str, load: Callable[[Path], Records], steps: str,
         with pytest.raises(DataError, match=expected) as caught:
             load(tmp_path)
         assert steps in str(caught.value)
-        assert f"to {tmp_path / name / 'data'}" in str(caught.value) or f"in {tmp_path / name / 'data'}" in str(caught.value)
+        assert f"to {tmp_path / name / 'data'}" in str(
+            caught.value
+        ) or f"in {tmp_path / name / 'data'}" in str(caught.value)
         assert str(caught.value).endswith(f"or set dataset.root or DPFL_DATA_DIR to where {name}/ is")
         assert "\n" not in str(caught.value)
         x_y = {"femnist": ([WHITE], [1]), "shakespeare": ([LINE], ["u"]), "reddit": post()}[name]
@@ -342,7 +429,11 @@ def test_bad_lines(x: list[Any], y: list[Any], message: str, tmp_path: Path) -> 
     ("x", "y", "message"),
     [
         ([POST], [NEXT], "expected posts x with as many sequences of y's target_tokens"),
-        ([POST], [{"target_tokens": NEXT[1:]}], "expected posts x with as many sequences of y's target_tokens"),
+        (
+            [POST],
+            [{"target_tokens": NEXT[1:]}],
+            "expected posts x with as many sequences of y's target_tokens",
+        ),
         ([POST], [{"score": 1}], "expected posts x with as many sequences of y's target_tokens"),
         ([[["to"] * 9]], [{"target_tokens": [["be"] * 10]}], "expected sequences of 10 tokens, found 9"),
         ([["to"]], [{"target_tokens": [["be"] * 10]}], "expected sequences of 10 tokens, found 'to'"),
@@ -364,7 +455,10 @@ def test_bad_posts(x: list[Any], y: list[Any], message: str, words: Path) -> Non
         ('{"vocab": ', r"not JSON, or cut short \(.*\)"),
         ('{"vocab": {"\xff": 1}}', r"expected UTF-8 text, found byte 0xff at 12"),
         ("{}", "expected vocab, and whole numbers size, unk_symbol, pad_symbol"),
-        (json.dumps(VOCABULARY | {"size": "14"}), "expected vocab, and whole numbers size, unk_symbol, pad_symbol"),
+        (
+            json.dumps(VOCABULARY | {"size": "14"}),
+            "expected vocab, and whole numbers size, unk_symbol, pad_symbol",
+        ),
         (json.dumps(VOCABULARY | {"size": 11}), r"expected ids 0..10, the unknown's not the pad's"),
         (json.dumps(VOCABULARY | {"pad_symbol": 1}), r"expected ids 0..13, the unknown's not the pad's"),
     ],
@@ -373,7 +467,10 @@ def test_bad_vocabularies(text: str | None, message: str, words: Path) -> None:
     file = words / "words.json"
     if text is not None:
         file.write_text(text, encoding="latin1")
-    with pytest.raises(DataError, match=message + r": run LEAF's data/reddit/build_vocab.py --data-dir .*set dataset.vocabulary") as caught:
+    with pytest.raises(
+        DataError,
+        match=message + r": run LEAF's data/reddit/build_vocab.py --data-dir .*set dataset.vocabulary",
+    ) as caught:
         posts(words, vocabulary=str(file))
     assert str(file) in str(caught.value)
     assert "\n" not in str(caught.value)
@@ -387,15 +484,24 @@ def test_the_vocabulary_may_be_the_pickle_that_leaf_writes(words: Path) -> None:
     found = posts(words)
     assert np.array_equal(found.train_x, expected.train_x)
     assert np.array_equal(found.train_y, expected.train_y)
-    for content in (f"(S'touch {words / 'ran'}'\nios\nsystem\n.".encode(), pickle.dumps([1]), pickle.dumps(VOCABULARY)[:40]):
+    for content in (
+        f"(S'touch {words / 'ran'}'\nios\nsystem\n.".encode(),
+        pickle.dumps([1]),
+        pickle.dumps(VOCABULARY)[:40],
+    ):
         (folder / "reddit_vocab.pck").write_bytes(content)
-        with pytest.raises(DataError, match=r"reddit_vocab.pck: (cannot read it|expected a dictionary).*: run LEAF's data/reddit"):
+        with pytest.raises(
+            DataError,
+            match=r"reddit_vocab.pck: (cannot read it|expected a dictionary).*: run LEAF's data/reddit",
+        ):
             posts(words)
     assert not (words / "ran").exists()
 
 
 def test_the_yaml_agrees_with_the_vocabulary(words: Path) -> None:
-    with pytest.raises(DataError, match=r"dataset.classes=10000: the vocabulary says 14: set dataset.classes=14"):
+    with pytest.raises(
+        DataError, match=r"dataset.classes=10000: the vocabulary says 14: set dataset.classes=14"
+    ):
         posts(words, classes=10000)
     with pytest.raises(DataError, match=r"dataset.unknown=0: the vocabulary says 1: set dataset.unknown=1"):
         posts(words, unknown=0)
@@ -454,7 +560,10 @@ def test_real_shakespeare() -> None:
         " ": 8282, "e": 4064, "t": 2787, "o": 2872, "a": 2338,
     }  # fmt: skip
     assert counts[80] == 0
-    assert ((made.train_x == 80).sum(), (made.test_x == 80).sum()) == (4, 0)  # a dollar sign is not among LEAF's letters
+    assert ((made.train_x == 80).sum(), (made.test_x == 80).sum()) == (
+        4,
+        0,
+    )  # a dollar sign is not among LEAF's letters
     read = ["".join((shakespeare.LETTERS + "$")[i] for i in row) for row in made.train_x[-5:]]
     assert read == source[0]["user_data"][source[0]["users"][-1]]["x"][-5:]
 

@@ -35,7 +35,9 @@ def real_data(folder: str) -> Path:
 # --- IXI
 
 
-def volumes(root: Path, owners: int | None = None, normalise: ixi.Normalise = "zscore", expected: int = 566) -> Records:
+def volumes(
+    root: Path, owners: int | None = None, normalise: ixi.Normalise = "zscore", expected: int = 566
+) -> Records:
     return ixi.load(root=str(root), owners=owners, normalise=normalise, expected=expected)
 
 
@@ -70,7 +72,9 @@ def test_real_volumes_and_masks_stay_aligned() -> None:
     assert loaded.owners.tolist() == [0] * 12
     assert np.abs(loaded.train_x.mean(axis=(1, 2, 3, 4))).max() < 1e-4
     assert np.abs(loaded.train_x.std(axis=(1, 2, 3, 4)) - 1).max() < 1e-4
-    for subject, volume, mask in zip(sorted((root / "IXI/IXI_sample").glob("IXI*")), loaded.train_x[:, 0], loaded.train_y, strict=True):
+    for subject, volume, mask in zip(
+        sorted((root / "IXI/IXI_sample").glob("IXI*")), loaded.train_x[:, 0], loaded.train_y, strict=True
+    ):
         raw = (in_the_scanner(next((subject / "label").iterdir()), order=1) > 0.5).astype(np.uint8)
         assert dice(mask, raw) >= 0.98
         image = ndimage.gaussian_filter(in_the_scanner(next((subject / "T1").iterdir()), order=1), 0.5)
@@ -86,8 +90,12 @@ def test_real_volumes_by_their_histogram() -> None:
     assert (made.train_y == plain.train_y).all()  # masks are no intensities
     assert made.train_x.dtype == np.float32
     assert (made.train_x.min(), made.train_x.max()) == (0, pytest.approx(1, abs=0.05))
-    for subject, scored, volume in zip(sorted((root / "IXI/IXI_sample").glob("IXI*")), plain.train_x, made.train_x, strict=True):
-        low, high = np.percentile(np.asarray(nibabel.load(next((subject / "T1").iterdir())).dataobj, float), (1, 99))
+    for subject, scored, volume in zip(
+        sorted((root / "IXI/IXI_sample").glob("IXI*")), plain.train_x, made.train_x, strict=True
+    ):
+        low, high = np.percentile(
+            np.asarray(nibabel.load(next((subject / "T1").iterdir())).dataobj, float), (1, 99)
+        )
         raw = in_the_scanner(next((subject / "T1").iterdir()), order=1)
         middle = (raw > low) & (raw < high)
         found = np.polyfit(((raw - low) / (high - low))[middle], volume[0][middle], 1)
@@ -106,10 +114,14 @@ def test_percentiles_become_zero_and_one() -> None:
     assert np.abs(made[volume == high] - 1).max() < 1e-12
     assert made[volume == (low + high) / 2] == pytest.approx(0.5, abs=1e-12)
     assert ((made == 0).sum(), (made == 1).sum()) == (11, 11)
-    assert np.array_equal(np.argsort(made[(made > 0) & (made < 1)]), np.argsort(volume[(made > 0) & (made < 1)]))
+    assert np.array_equal(
+        np.argsort(made[(made > 0) & (made < 1)]), np.argsort(volume[(made > 0) & (made < 1)])
+    )
     assert np.abs(ixi.by_histogram(7 * volume - 3) - made).max() < 1e-12  # a scanner's scale does not matter
     scored = (volume - volume.mean()) / volume.std()
-    assert abs(scored[volume == high] - 1).max() > 0.1  # the negative control: landmarks of another normalisation
+    assert (
+        abs(scored[volume == high] - 1).max() > 0.1
+    )  # the negative control: landmarks of another normalisation
     almost_black = np.zeros(1000)
     almost_black[0] = 5
     assert ixi.by_histogram(almost_black)[:2].tolist() == [1, 0]
@@ -122,7 +134,12 @@ def test_resizing_is_torchs_adaptive_pooling(length: tuple[int, ...]) -> None:
     assert np.abs(ixi.resize(volume, (4, 3, 4)) - expected).max() < 1e-12
 
 
-def subject(root: Path, name: str = "IXI002-Guys-0828", shape: tuple[int, ...] = (6, 8, 5), affine: np.ndarray | None = None) -> Path:
+def subject(
+    root: Path,
+    name: str = "IXI002-Guys-0828",
+    shape: tuple[int, ...] = (6, 8, 5),
+    affine: np.ndarray | None = None,
+) -> Path:
     """A small made-up subject under ROOT/IXI/IXI_sample."""
     folder = root / "IXI/IXI_sample" / name
     values = rng.generator(0, name[:16]).normal(100, 10, shape)
@@ -151,7 +168,9 @@ def test_hospitals_present_are_numbered(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("normalise", ["zscore", "histogram"])
 def test_a_subject_s_intensities_move_nobody_else_s_volume(normalise: ixi.Normalise, tmp_path: Path) -> None:
-    folders = [subject(tmp_path, f"IXI00{i}-{hospital}-000{i}") for i, hospital in enumerate(("Guys", "HH", "IOP"))]
+    folders = [
+        subject(tmp_path, f"IXI00{i}-{hospital}-000{i}") for i, hospital in enumerate(("Guys", "HH", "IOP"))
+    ]
     before = volumes(tmp_path, normalise=normalise).train_x
     bright = np.random.default_rng(0).normal(1e6, 1e6, (6, 8, 5))
     bright[0, 0, 0] = -1e12
@@ -166,10 +185,13 @@ def test_stored_orders_of_axes_come_out_the_same(tmp_path: Path) -> None:
     for kind in ("T1", "label"):
         image = nibabel.load(next((plain / kind).iterdir()))
         (turned / kind).mkdir(parents=True)
-        as_psr = nibabel.orientations.ornt_transform(nibabel.io_orientation(image.affine), nibabel.orientations.axcodes2ornt("PSR"))
+        as_psr = nibabel.orientations.ornt_transform(
+            nibabel.io_orientation(image.affine), nibabel.orientations.axcodes2ornt("PSR")
+        )
         nibabel.save(image.as_reoriented(as_psr), turned / kind / "x.nii")
     (one, mask), (other, other_mask) = (
-        ixi.preprocess(*(next((at / k).iterdir()) for k in ("T1", "label")), "zscore") for at in (plain, turned)
+        ixi.preprocess(*(next((at / k).iterdir()) for k in ("T1", "label")), "zscore")
+        for at in (plain, turned)
     )
     assert np.abs(one - other).max() < 1e-5
     assert (mask == other_mask).all()
@@ -201,14 +223,29 @@ def save(file: Path, data: np.ndarray, shift: float = 0.0) -> None:
         (lambda at: t1(at).write_bytes(b""), r"T1.nii.gz: cannot read it as NIfTI"),
         (lambda at: t1(at).write_text("not a volume"), r"T1.nii.gz: cannot read it as NIfTI"),
         (lambda at: label(at).unlink(), r"label: expected one file \*.nii.gz .*, found 0: put it there"),
-        (lambda at: save(at / "T1/second.nii", np.ones((6, 8, 5))), r"T1: expected one file .*, found 2: keep one"),
-        (lambda at: save(label(at), np.ones((6, 8, 4), np.uint8)), r"a mask of \(6, 8, 4\) voxels for a volume of \(6, 8, 5\)"),
-        (lambda at: save(label(at), np.ones((6, 8, 5), np.uint8), shift=4.0), r"lies elsewhere than .*affines differ"),
+        (
+            lambda at: save(at / "T1/second.nii", np.ones((6, 8, 5))),
+            r"T1: expected one file .*, found 2: keep one",
+        ),
+        (
+            lambda at: save(label(at), np.ones((6, 8, 4), np.uint8)),
+            r"a mask of \(6, 8, 4\) voxels for a volume of \(6, 8, 5\)",
+        ),
+        (
+            lambda at: save(label(at), np.ones((6, 8, 5), np.uint8), shift=4.0),
+            r"lies elsewhere than .*affines differ",
+        ),
         (lambda at: save(label(at), np.full((6, 8, 5), 2, np.uint8)), r"expected a mask of zeros and ones"),
         (lambda at: save(t1(at), np.ones((6, 8, 5))), r"expected finite intensities that differ"),
         (lambda at: save(t1(at), np.full((6, 8, 5), np.nan)), r"expected finite intensities that differ"),
-        (lambda at: save(t1(at), np.ones((6, 8, 5, 2))), r"expected a volume of three axes, found shape \(6, 8, 5, 2\)"),
-        (lambda at: at.rename(at.with_name("IXI002-Nowhere-0828")), r"expected a name IXI<number>-<Guys, HH, IOP>-<number>"),
+        (
+            lambda at: save(t1(at), np.ones((6, 8, 5, 2))),
+            r"expected a volume of three axes, found shape \(6, 8, 5, 2\)",
+        ),
+        (
+            lambda at: at.rename(at.with_name("IXI002-Nowhere-0828")),
+            r"expected a name IXI<number>-<Guys, HH, IOP>-<number>",
+        ),
     ],
 )
 def test_bad_subjects_are_refused(spoil: Callable[[Path], object], message: str, tmp_path: Path) -> None:
@@ -219,7 +256,10 @@ def test_bad_subjects_are_refused(spoil: Callable[[Path], object], message: str,
 
 
 def test_missing_ixi_lists_the_steps(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"IXI/IXI_sample is not there: download .*mendeley.* T1/\*.nii.gz and label/.*DPFL_DATA_DIR"):
+    with pytest.raises(
+        DataError,
+        match=r"IXI/IXI_sample is not there: download .*mendeley.* T1/\*.nii.gz and label/.*DPFL_DATA_DIR",
+    ):
         volumes(tmp_path)
     (tmp_path / "IXI/IXI_sample").mkdir(parents=True)
     with pytest.raises(DataError, match="holds no folder of a subject"):
@@ -236,12 +276,19 @@ def test_missing_libraries_name_the_extra(tmp_path: Path, monkeypatch: pytest.Mo
         messidor.preprocess(tmp_path / "x.png")
 
 
-@pytest.mark.parametrize(("sizes", "fraction", "test"), [((311, 181, 74), 0.2, [62, 36, 15]), ((400, 400, 400), 0.25, [100, 100, 100])])
+@pytest.mark.parametrize(
+    ("sizes", "fraction", "test"),
+    [((311, 181, 74), 0.2, [62, 36, 15]), ((400, 400, 400), 0.25, [100, 100, 100])],
+)
 def test_the_papers_test_sets_come_out(sizes: tuple[int, ...], fraction: float, test: list[int]) -> None:
     owners = np.repeat(np.arange(3), sizes)
     x, y = np.zeros((len(owners), 1), np.float32), np.zeros(len(owners), np.int64)
     done = prepare(
-        Records(x, y, x[:0], y[:0], owners, 2, "made up", None), test_fraction=fraction, standardise="none", unit_norm=False, seed=0
+        Records(x, y, x[:0], y[:0], owners, 2, "made up", None),
+        test_fraction=fraction,
+        standardise="none",
+        unit_norm=False,
+        seed=0,
     )
     assert done.owners is not None
     assert (np.array(sizes) - np.bincount(done.owners)).tolist() == test
@@ -291,7 +338,8 @@ def test_real_images_come_out_224_wide() -> None:
 def test_the_real_sample_has_no_labels() -> None:
     root = real_data("Messidor/images_512")
     with pytest.raises(
-        DataError, match=r"labels are missing in .*Messidor .*Base11 .*labels.csv .*image,grade,hospital.*Annotation_Base11.csv"
+        DataError,
+        match=r"labels are missing in .*Messidor .*Base11 .*labels.csv .*image,grade,hospital.*Annotation_Base11.csv",
     ):
         load(root)
 
@@ -303,7 +351,9 @@ def photograph(file: Path, size: tuple[int, int] = (60, 40)) -> None:
     rows, columns = np.mgrid[:height, :width]
     disc = np.hypot(rows - height / 2, columns - width / 2) < 0.45 * height
     pixels = draw.integers(0, 3, (height, width, 3))
-    pixels[disc] = np.stack([60 + 180 * columns / width, 40 + 120 * rows / height, 20 + 0 * rows], axis=-1)[disc]
+    pixels[disc] = np.stack([60 + 180 * columns / width, 40 + 120 * rows / height, 20 + 0 * rows], axis=-1)[
+        disc
+    ]
     file.parent.mkdir(parents=True, exist_ok=True)
     pil.fromarray(pixels.astype(np.uint8)).save(file)
 
@@ -345,8 +395,12 @@ def test_the_distributions_own_tables(tmp_path: Path) -> None:
     for base, name in (("Base11", "a"), ("Base22", "b"), ("Base34", "c")):
         photograph(folder / base / f"{name}.tif")
     header = "Image name;Ophthalmologic department;Retinopathy grade;Risk of macular edema \n"
-    (folder / "Base11/Annotation_Base11.csv").write_text(header + "a.tif;Service Ophtalmologie Lariboisière;2;0\n", encoding="cp1252")
-    (folder / "Annotation_Base22.csv").write_text(header.replace(";", ",") + "b.tif,LaTIM - CHU de BREST,0,1\n,,,\n")
+    (folder / "Base11/Annotation_Base11.csv").write_text(
+        header + "a.tif;Service Ophtalmologie Lariboisière;2;0\n", encoding="cp1252"
+    )
+    (folder / "Annotation_Base22.csv").write_text(
+        header.replace(";", ",") + "b.tif,LaTIM - CHU de BREST,0,1\n,,,\n"
+    )
     (folder / "Annotation_Base34.csv").write_text(header + "c.tif;CHU de St Etienne;1;0\n")
     loaded = load(tmp_path)
     assert loaded.train_y.tolist() == [1, 0, 1]
@@ -359,7 +413,9 @@ def test_training_images_alone_are_augmented(split: str, labelled: Path) -> None
     """As a run loads them."""
     for name in "defgh":
         photograph(labelled / f"Messidor/images/{name}.png")
-    (labelled / "Messidor/labels.csv").write_text(LABELS + "".join(f"{name}.png,{i % 2},{'AB'[i % 2]}\n" for i, name in enumerate("defgh")))
+    (labelled / "Messidor/labels.csv").write_text(
+        LABELS + "".join(f"{name}.png,{i % 2},{'AB'[i % 2]}\n" for i, name in enumerate("defgh"))
+    )
     asked = [
         "dataset=messidor",
         f"dataset.root={labelled}",
@@ -367,7 +423,11 @@ def test_training_images_alone_are_augmented(split: str, labelled: Path) -> None
         "clients=2",
         *(["partition=iid"] * (split == "client")),
     ]
-    choices = (["dataset.augment=false"], ["dataset.augment=true"], [])  # the last is the default: as `balancing`
+    choices = (
+        ["dataset.augment=false"],
+        ["dataset.augment=true"],
+        [],
+    )  # the last is the default: as `balancing`
     plain, made, again = (load_data(settings_of(*asked, *choice)).records for choice in choices)
     assert (len(made.train_y), len(made.test_y)) == (6, 2)
     assert (made.test_x == plain.test_x).all()
@@ -377,7 +437,9 @@ def test_training_images_alone_are_augmented(split: str, labelled: Path) -> None
     assert made.source.endswith("training images augmented")
     assert "augmented" not in plain.source
     # the negative control: had test images been augmented, they would show it
-    assert all((one != other).any() for one, other in zip(augmented(plain.test_x, 0), plain.test_x, strict=True))
+    assert all(
+        (one != other).any() for one, other in zip(augmented(plain.test_x, 0), plain.test_x, strict=True)
+    )
 
 
 def test_augmentation_depends_on_its_seed_alone(labelled: Path) -> None:
@@ -395,7 +457,11 @@ def test_a_photograph_and_its_absence_move_nobody_else_s(labelled: Path) -> None
     before = augmented(load(labelled).train_x, 0)
     pil.fromarray(np.full((90, 70, 3), 255, np.uint8)).save(labelled / "Messidor/images/b.png")
     after = augmented(load(labelled).train_x, 0)
-    assert [before[i].tobytes() == after[i].tobytes() for i in range(3)] == [False, True, True]  # b is the first
+    assert [before[i].tobytes() == after[i].tobytes() for i in range(3)] == [
+        False,
+        True,
+        True,
+    ]  # b is the first
     (labelled / "Messidor/images/b.png").unlink()
     (labelled / "Messidor/labels.csv").write_text(LABELS.replace("b.png,1,A\n", ""))
     fewer = augmented(load(labelled).train_x, 0)
@@ -407,7 +473,14 @@ def test_features_are_those_of_augmented_images(labelled: Path, monkeypatch: pyt
     monkeypatch.setattr(features, "extracted", lambda raw, *how: asked.append(raw) or raw)
     plain = load(labelled, owners=1)
     done = prepare(
-        plain, test_fraction=0.3, standardise="none", unit_norm=False, seed=0, transform="scatternet", dimensions=None, augment=True
+        plain,
+        test_fraction=0.3,
+        standardise="none",
+        unit_norm=False,
+        seed=0,
+        transform="scatternet",
+        dimensions=None,
+        augment=True,
     )
     assert (asked[0].train_x == done.train_x).all()
     assert not any((image == plain.train_x).all(axis=(1, 2, 3)).any() for image in done.train_x)
@@ -418,7 +491,9 @@ def test_augmentation_asks_for_images() -> None:
     x = np.zeros((4, 1, 8, 8), np.uint8)
     for grey in (x, x.astype(np.float32)):
         raw = Records(grey, np.zeros(4, np.int64), grey[:0], np.zeros(0, np.int64), None, 2, "made up", None)
-        with pytest.raises(DataError, match=r"dataset.augment=true: expected images of three colours, made up holds none"):
+        with pytest.raises(
+            DataError, match=r"dataset.augment=true: expected images of three colours, made up holds none"
+        ):
             prepare(raw, test_fraction=0.0, standardise="none", unit_norm=False, seed=0, augment=True)
 
 
@@ -443,28 +518,64 @@ def test_augmentation_flips_half_and_turns_ten_degrees(tmp_path: Path) -> None:
         (lambda at: cut(at / "images/a.png"), r"a.png: cannot read it as an image .*cut short"),
         (lambda at: (at / "images/a.png").write_text("no image"), r"a.png: cannot read it as an image"),
         (lambda at: (at / "images/a.png").write_bytes(b""), r"a.png: cannot read it as an image"),
-        (lambda at: pil.new("RGB", (20, 20)).save(at / "images/a.png"), r"a.png: the image is black all over"),
-        (lambda at: (at / "images/a.png").unlink(), r"labels.csv, line 2: 0 images a.png .*put it there, or remove the line"),
-        (lambda at: photograph(at / "more/a.png"), r"labels.csv, line 2: 2 images a.png .*give its folder too"),
-        (lambda at: photograph(at / "images/d.png"), r"1 images have no line in the labels, such as .*images/d.png"),
+        (
+            lambda at: pil.new("RGB", (20, 20)).save(at / "images/a.png"),
+            r"a.png: the image is black all over",
+        ),
+        (
+            lambda at: (at / "images/a.png").unlink(),
+            r"labels.csv, line 2: 0 images a.png .*put it there, or remove the line",
+        ),
+        (
+            lambda at: photograph(at / "more/a.png"),
+            r"labels.csv, line 2: 2 images a.png .*give its folder too",
+        ),
+        (
+            lambda at: photograph(at / "images/d.png"),
+            r"1 images have no line in the labels, such as .*images/d.png",
+        ),
         (
             lambda at: (at / "labels.csv").write_text(LABELS.replace("b.png,1,A\n", "")),
             r"1 images have no line in the labels, such as .*b.png",
         ),
-        (lambda at: (at / "labels.csv").write_text(LABELS.replace("1,A", ",A")), r"labels.csv, line 3: no grade: fill it in"),
-        (lambda at: (at / "labels.csv").write_text(LABELS.replace("1,A", "1")), r"labels.csv, line 3: no hospital"),
+        (
+            lambda at: (at / "labels.csv").write_text(LABELS.replace("1,A", ",A")),
+            r"labels.csv, line 3: no grade: fill it in",
+        ),
+        (
+            lambda at: (at / "labels.csv").write_text(LABELS.replace("1,A", "1")),
+            r"labels.csv, line 3: no hospital",
+        ),
         (
             lambda at: (at / "labels.csv").write_text(LABELS.replace("1,A", "4,A")),
             r"line 3: grade 4: expected a retinopathy grade 0, 1, 2 or 3",
         ),
-        (lambda at: (at / "labels.csv").write_text(LABELS + "a.png,1,B\n"), r"line 5: a.png is listed in .*line 2 already"),
-        (lambda at: (at / "labels.csv").write_text(LABELS + "images/a.png,1,B\n"), r"line 5: images/a.png is listed in .*line 2 already"),
-        (lambda at: (at / "labels.csv").write_text(""), r"labels.csv: expected CSV with the columns image, grade, hospital"),
+        (
+            lambda at: (at / "labels.csv").write_text(LABELS + "a.png,1,B\n"),
+            r"line 5: a.png is listed in .*line 2 already",
+        ),
+        (
+            lambda at: (at / "labels.csv").write_text(LABELS + "images/a.png,1,B\n"),
+            r"line 5: images/a.png is listed in .*line 2 already",
+        ),
+        (
+            lambda at: (at / "labels.csv").write_text(""),
+            r"labels.csv: expected CSV with the columns image, grade, hospital",
+        ),
         (lambda at: (at / "labels.csv").write_text("image,grade,hospital\n"), r"and a line for each image"),
-        (lambda at: (at / "labels.csv").write_text("image,grade\na.png,1\n"), r"expected CSV with the columns image, grade, hospital"),
-        (lambda at: (at / "labels.csv").write_bytes(b"\xd0\xcf\x11\xe0\x00\x00"), r"labels.csv: expected CSV"),
+        (
+            lambda at: (at / "labels.csv").write_text("image,grade\na.png,1\n"),
+            r"expected CSV with the columns image, grade, hospital",
+        ),
+        (
+            lambda at: (at / "labels.csv").write_bytes(b"\xd0\xcf\x11\xe0\x00\x00"),
+            r"labels.csv: expected CSV",
+        ),
         (lambda at: (at / "labels.csv").write_text('"' + "x" * 200000), r"labels.csv: expected CSV"),
-        (lambda at: (at / "labels.csv").rename(at / "Annotation_Base11.xls"), r"Annotation_Base11.xls is there, which is not read.*export"),
+        (
+            lambda at: (at / "labels.csv").rename(at / "Annotation_Base11.xls"),
+            r"Annotation_Base11.xls is there, which is not read.*export",
+        ),
         (lambda at: (at / "labels.csv").unlink(), r"labels are missing in .*adcis.net.*Base34"),
         (
             lambda at: at.rename(at.with_name("elsewhere")),
@@ -472,7 +583,9 @@ def test_augmentation_flips_half_and_turns_ten_degrees(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_bad_messidor_folders_are_refused(spoil: Callable[[Path], object], message: str, labelled: Path) -> None:
+def test_bad_messidor_folders_are_refused(
+    spoil: Callable[[Path], object], message: str, labelled: Path
+) -> None:
     spoil(labelled / "Messidor")
     with pytest.raises(DataError, match=message) as caught:
         load(labelled)

@@ -43,11 +43,17 @@ def touched(path: Path) -> dict[str, Callable[[], bytes]]:
         "os.system": entry(Calls(os.system, f"touch {path}")),
         "exec": entry(Calls(exec, code)),
         "numpy's own exec": entry([array, Calls(np.testing.runstring, code, {})]),
-        "beside honest arrays": lambda: pickle.dumps({"data": array, "labels": [0, 1, 2], "batch_label": Calls(exec, code)}, protocol=4),
+        "beside honest arrays": lambda: pickle.dumps(
+            {"data": array, "labels": [0, 1, 2], "batch_label": Calls(exec, code)}, protocol=4
+        ),
         "a dotted name": lambda: b"\x80\x04\x8c\x05numpy\x8c\x20testing._private.utils.runstring\x93.",
         "numpy.load": entry(Calls(np.fromfile, "/etc/hostname")),
-        "an array of objects": lambda: pickle.dumps({"data": np.array([Calls(exec, code)], object), "labels": [0]}, protocol=2),
-        "after the end of the data": lambda: pickle.dumps({"data": array, "labels": (Calls(exec, code),)}, protocol=5),
+        "an array of objects": lambda: pickle.dumps(
+            {"data": np.array([Calls(exec, code)], object), "labels": [0]}, protocol=2
+        ),
+        "after the end of the data": lambda: pickle.dumps(
+            {"data": array, "labels": (Calls(exec, code),)}, protocol=5
+        ),
         "python 2's INST": lambda: f"(S'touch {path}'\nios\nsystem\n.".encode(),
     }
 
@@ -85,7 +91,10 @@ def test_a_data_set_with_a_payload_is_refused_whatever_verify_says(
     folder, _ = made_up("CIFAR10", tmp_path)
     (folder / "data_batch_2").write_bytes(touched(tmp_path / "ran")[name]())
     believe("CIFAR10", folder, monkeypatch)  # its checksum is the published one
-    with pytest.raises(DataError, match=r"cannot read .* \(data_batch_2: it asks for .*: expected arrays, numbers and text alone\)"):
+    with pytest.raises(
+        DataError,
+        match=r"cannot read .* \(data_batch_2: it asks for .*: expected arrays, numbers and text alone\)",
+    ):
         load("CIFAR10", tmp_path, verify=verify)
     for arguments in (
         ("data", "verify", "cifar10"),
@@ -99,7 +108,9 @@ def test_a_data_set_with_a_payload_is_refused_whatever_verify_says(
     assert not (tmp_path / "ran").exists()
 
 
-def test_a_downloaded_archive_with_a_payload_runs_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_downloaded_archive_with_a_payload_runs_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """torchvision opens the test part when it unpacks, and the names of the classes when it loads."""
     folder, _ = made_up("CIFAR10", tmp_path)
     for file in ("test_batch", "batches.meta"):
@@ -108,7 +119,9 @@ def test_a_downloaded_archive_with_a_payload_runs_nothing(tmp_path: Path, monkey
     folder.rename(tmp_path / "aside")  # the archive beside it stays
     with pytest.raises(DataError, match=r"test_batch: it asks for "):
         load("CIFAR10", tmp_path, download=True)
-    assert sorted(path.name for path in folder.iterdir()) == sorted(path.name for path in (tmp_path / "aside").iterdir())
+    assert sorted(path.name for path in folder.iterdir()) == sorted(
+        path.name for path in (tmp_path / "aside").iterdir()
+    )
     assert not (tmp_path / "ran").exists()
 
 
@@ -122,7 +135,15 @@ def test_weights_with_a_payload_run_nothing(archive: bool, tmp_path: Path) -> No
     x = np.zeros((2, 3, 8, 8), np.uint8)
     images = Records(x, np.zeros(2, np.int64), x[:0], np.zeros(0, np.int64), None, 2, "toy", None)
     with pytest.raises(DataError, match=r"dataset.weights=.*: cannot read it"):
-        prepare(images, test_fraction=0.0, standardise="none", unit_norm=False, seed=0, transform="resnet18", weights=str(file))
+        prepare(
+            images,
+            test_fraction=0.0,
+            standardise="none",
+            unit_norm=False,
+            seed=0,
+            transform="resnet18",
+            weights=str(file),
+        )
     assert not (tmp_path / "ran").exists()
     with contextlib.suppress(Exception):
         torch.load(file, weights_only=False)  # the negative control
@@ -177,7 +198,9 @@ def test_deep_circular_and_exponential_pickles_end() -> None:
             round_trip(given, 4)
 
 
-@pytest.mark.parametrize("name", ["cifar-10-batches-py/data_batch_1", "cifar-10-batches-py/test_batch", "cifar-100-python/train"])
+@pytest.mark.parametrize(
+    "name", ["cifar-10-batches-py/data_batch_1", "cifar-10-batches-py/test_batch", "cifar-100-python/train"]
+)
 def test_real_files_are_read_as_python_reads_them(name: str) -> None:
     file = real(name) / name
     with file.open("rb") as one, file.open("rb") as other:

@@ -17,7 +17,9 @@ from dpfl_bench.data.records import DataError, Records
 def toy(labels: list[int], owners: list[int] | None = None) -> Records:
     """Records whose first feature is their own number."""
     y = np.array(labels, np.int64)
-    x = np.stack([np.arange(len(y)), np.full(len(y), 0.1), np.random.default_rng(0).normal(5, 3, len(y))], axis=1)
+    x = np.stack(
+        [np.arange(len(y)), np.full(len(y), 0.1), np.random.default_rng(0).normal(5, 3, len(y))], axis=1
+    )
     x = x.astype(np.float32)
     return Records(x, y, x[:0], y[:0], None if owners is None else np.array(owners), 3, "toy", len(y))
 
@@ -50,7 +52,9 @@ def test_split_within_natural_clients() -> None:
 
 def test_split_of_regression_is_plain_random() -> None:
     raw = toy([0] * 100)
-    raw = replace(raw, train_y=np.linspace(0, 1, 100, dtype=np.float32), test_y=np.empty(0, np.float32), classes=0)
+    raw = replace(
+        raw, train_y=np.linspace(0, 1, 100, dtype=np.float32), test_y=np.empty(0, np.float32), classes=0
+    )
     done = split(raw)
     assert (len(done.train_y), len(done.test_y)) == (80, 20)
     assert np.allclose(done.train_y, done.train_x[:, 0] / 99)
@@ -72,7 +76,9 @@ def test_statistics_come_from_the_training_records_only() -> None:
     assert np.allclose(done.test_x[:, [0, 2]], ((7 - mean[[0, 2]]) / deviation[[0, 2]]), rtol=1e-5)
     assert (done.train_x[:, 1] == 0).all()  # constant, though .1 has no exact mean
     assert (done.test_x[:, 1] == 0).all()
-    shifted = prepare(replace(raw, test_x=raw.test_x * 100), test_fraction=0, standardise="data", unit_norm=False, seed=0)
+    shifted = prepare(
+        replace(raw, test_x=raw.test_x * 100), test_fraction=0, standardise="data", unit_norm=False, seed=0
+    )
     assert np.array_equal(done.train_x, shifted.train_x)
 
 
@@ -97,29 +103,41 @@ def test_pca_stands_between_standardising_and_norms() -> None:
     x = np.random.default_rng(0).integers(0, 256, (40, 1, 4, 4), dtype=np.uint8)
     y = np.arange(40) % 3
     raw = Records(x[:30], y[:30], x[30:], y[30:], None, 3, "toy", 40)
-    done = prepare(raw, test_fraction=0, standardise="data", unit_norm=True, seed=0, transform="pca", dimensions=3)
+    done = prepare(
+        raw, test_fraction=0, standardise="data", unit_norm=True, seed=0, transform="pca", dimensions=3
+    )
     assert (done.train_x.shape, done.test_x.shape, done.train_x.dtype) == ((30, 3), (10, 3), np.float32)
     assert np.allclose(np.linalg.norm(done.train_x, axis=1), 1, atol=1e-6)
     scaled = prepare(raw, test_fraction=0, standardise="data", unit_norm=False, seed=0)
-    for ours, projected in zip((done.train_x, done.test_x), features.projected(scaled.train_x, scaled.test_x, 3), strict=True):
+    for ours, projected in zip(
+        (done.train_x, done.test_x), features.projected(scaled.train_x, scaled.test_x, 3), strict=True
+    ):
         assert np.allclose(ours, projected / np.linalg.norm(projected, axis=1, keepdims=True), atol=1e-6)
     assert done.source == "toy, projected on 3 dimensions by PCA"
-    plain = prepare(raw, test_fraction=0, standardise="none", unit_norm=False, seed=0, transform="pca", dimensions=3)
+    plain = prepare(
+        raw, test_fraction=0, standardise="none", unit_norm=False, seed=0, transform="pca", dimensions=3
+    )
     grey = x.astype(np.float32) / 255
     assert np.allclose(plain.train_x, features.projected(grey[:30], grey[30:], 3)[0], atol=1e-6)
     half = replace(raw, train_x=x[:15], train_y=y[:15])
     with pytest.raises(DataError, match="dimensions=16: expected at most the number of training records, 15"):
-        prepare(half, test_fraction=0, standardise="none", unit_norm=False, seed=0, transform="pca", dimensions=16)
+        prepare(
+            half, test_fraction=0, standardise="none", unit_norm=False, seed=0, transform="pca", dimensions=16
+        )
 
 
 def test_pca_sees_no_record_that_was_split_off() -> None:
     raw = toy([0, 1, 2] * 10)
-    done = prepare(raw, test_fraction=0.2, standardise="none", unit_norm=False, seed=0, transform="pca", dimensions=2)
+    done = prepare(
+        raw, test_fraction=0.2, standardise="none", unit_norm=False, seed=0, transform="pca", dimensions=2
+    )
     alone = split(raw)
     assert np.array_equal(done.train_x, features.projected(alone.train_x, alone.test_x[:0], 2)[0])
     assert np.array_equal(done.train_y, alone.train_y)
     everyone = features.projected(raw.train_x, raw.test_x, 2)[0]  # the negative control
-    assert not np.allclose(done.train_x[0], everyone[np.flatnonzero(raw.train_x[:, 0] == alone.train_x[0, 0])[0]], atol=1e-3)
+    assert not np.allclose(
+        done.train_x[0], everyone[np.flatnonzero(raw.train_x[:, 0] == alone.train_x[0, 0])[0]], atol=1e-3
+    )
 
 
 def many(count: int = 50, **change: np.ndarray) -> Records:
@@ -134,11 +152,17 @@ PERMUTED = np.array_split(np.random.default_rng(1).permutation(50), 4)
 
 @pytest.mark.parametrize("at_once", [1, 300, 2**24], ids=["a column at a time", "two at a time", "all"])
 @pytest.mark.parametrize("kind", ["tokens", "images", "numbers"])
-def test_records_are_put_in_order_in_their_own_memory(kind: str, at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_records_are_put_in_order_in_their_own_memory(
+    kind: str, at_once: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(preparing, "_AT_ONCE", at_once)
     draw, raw = np.random.default_rng(0), many()
     if kind != "tokens":
-        x = draw.integers(0, 256, (50, 3, 4, 5), dtype=np.uint8) if kind == "images" else draw.normal(size=(50, 8)).astype(np.float32)
+        x = (
+            draw.integers(0, 256, (50, 3, 4, 5), dtype=np.uint8)
+            if kind == "images"
+            else draw.normal(size=(50, 8)).astype(np.float32)
+        )
         raw = replace(raw, train_x=x, train_y=draw.integers(0, 3, 50), test_x=x[:0], test_y=np.empty(0, int))
     order = np.concatenate(PERMUTED)
     expected = [column[order] for column in (raw.train_x, raw.train_y, raw.owners) if column is not None]
@@ -166,7 +190,10 @@ UNMOVED = {
     "read-only labels": (many(train_y=read_only(WHOLE.train_y)), PERMUTED),
     "transposed": (many(train_x=np.asfortranarray(WHOLE.train_x)), PERMUTED),
     "owners that are the labels": (many(train_y=WHOLE.train_y[:, 0], owners=WHOLE.train_y[:, 0]), PERMUTED),
-    "test records that are the training records": (many(train_x=WHOLE.train_x, test_x=WHOLE.train_x), PERMUTED),
+    "test records that are the training records": (
+        many(train_x=WHOLE.train_x, test_x=WHOLE.train_x),
+        PERMUTED,
+    ),
 }
 
 
@@ -192,7 +219,9 @@ def test_each_client_splits_its_own_records() -> None:
     assert np.bincount(done.owners).tolist() == [16] * 3
     assert np.bincount(done.test_owners).tolist() == [4] * 3
     for client, part in enumerate(DEALT):
-        own = np.concatenate([done.train_x[done.owners == client, 0], done.test_x[done.test_owners == client, 0]])
+        own = np.concatenate(
+            [done.train_x[done.owners == client, 0], done.test_x[done.test_owners == client, 0]]
+        )
         assert np.array_equal(np.sort(own), np.sort(part))
     assert done.source == "toy, its 9 test records left out"
     again, other = split(preparing.owned(raw, DEALT)), split(preparing.owned(raw, DEALT), seed=1)
@@ -212,7 +241,9 @@ def test_a_whole_set_whose_test_records_are_left_out_stays_whole() -> None:
     assert (posts.expected, posts.subset) == (20, "")
 
 
-@pytest.mark.parametrize("parts", [[np.arange(60), np.arange(3)], [np.arange(59)], [np.array([0, *range(59)])]])
+@pytest.mark.parametrize(
+    "parts", [[np.arange(60), np.arange(3)], [np.arange(59)], [np.array([0, *range(59)])]]
+)
 def test_splits_of_shared_records_are_refused(parts: list[np.ndarray]) -> None:
     with pytest.raises(DataError, match="expected a partition that deals each record to one client"):
         preparing.owned(toy([0, 1, 2] * 20), parts)
@@ -221,9 +252,15 @@ def test_splits_of_shared_records_are_refused(parts: list[np.ndarray]) -> None:
 def test_clients_that_have_test_records_keep_them() -> None:
     owners = np.arange(60) % 3
     raw = replace(
-        toy([0, 1, 2] * 20), owners=owners, test_x=np.ones((2, 3), np.float32), test_y=np.zeros(2, int), test_owners=np.array([0, 2])
+        toy([0, 1, 2] * 20),
+        owners=owners,
+        test_x=np.ones((2, 3), np.float32),
+        test_y=np.zeros(2, int),
+        test_owners=np.array([0, 2]),
     )
-    with pytest.raises(DataError, match=r"toy: each client has test records of its own already: use dataset.split=global"):
+    with pytest.raises(
+        DataError, match=r"toy: each client has test records of its own already: use dataset.split=global"
+    ):
         preparing.owned(raw, [np.flatnonzero(owners == i) for i in range(3)])
     assert split(preparing.owned(raw, DEALT)).test_owners is not None  # dealt anew
 

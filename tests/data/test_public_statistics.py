@@ -27,7 +27,9 @@ SHIPPED = sorted(file.stem for file in (CONF / "dataset").glob("*.yaml"))
 
 
 def prepared(raw: Records, way: str, **change: Any) -> Records:
-    return prepare(replace(raw, train_x=raw.train_x.copy()), **{**PLAIN, **CONSTANTS, "standardise": way, **change})
+    return prepare(
+        replace(raw, train_x=raw.train_x.copy()), **{**PLAIN, **CONSTANTS, "standardise": way, **change}
+    )
 
 
 # --- one client's extreme feature ---
@@ -81,7 +83,10 @@ def test_the_default_run_is_fully_accounted_and_the_other_is_marked_everywhere(t
         ledger = read(said.folder, "privacy.json")
         assert ledger["fully_accounted"] is whole
         assert any(line.startswith("dataset.standardise=public: ") for line in ledger["assumes"]) is whole
-        assert any(line.startswith("dataset.standardise=data: ") for line in ledger["not_accounted"]) is not whole
+        assert (
+            any(line.startswith("dataset.standardise=data: ") for line in ledger["not_accounted"])
+            is not whole
+        )
     assert "NOT FULLY ACCOUNTED: dataset.standardise=data" in call("plan", "dataset.standardise=data").out
     collected = call("collect", "outputs/runs", "--json").out
     assert "accounted" in collected
@@ -89,12 +94,17 @@ def test_the_default_run_is_fully_accounted_and_the_other_is_marked_everywhere(t
 
 
 # of which the file knows too little, or whose files are made of private records
-LEAKING = {"libsvm": ["dataset.shape=null", "dataset.classes=null"], "reddit": ["dataset.vocabulary_from=data"]}
+LEAKING = {
+    "libsvm": ["dataset.shape=null", "dataset.classes=null"],
+    "reddit": ["dataset.vocabulary_from=data"],
+}
 
 
 @pytest.mark.parametrize("name", SHIPPED)
 def test_what_ships_is_fully_accounted_or_says_why_not(name: str) -> None:
-    made = settings_of(f"dataset={name}", "clients=10") if name == "libsvm" else settings_of(f"dataset={name}")
+    made = (
+        settings_of(f"dataset={name}", "clients=10") if name == "libsvm" else settings_of(f"dataset={name}")
+    )
     assert [leak.split(":")[0] for leak in made.leaks] == LEAKING.get(name, [])
 
 
@@ -102,8 +112,14 @@ SAID = [
     (("dataset=libsvm", "dataset.shape=[5]", "dataset.classes=2"), []),
     (("dataset=reddit", "dataset.vocabulary_from=public"), []),
     (("dataset=mnist", "dataset.standardise=data"), ["dataset.standardise=data"]),
-    (("dataset=mnist", "dataset.standardise=data", "dataset.transform=pca"), ["dataset.standardise=data", "dataset.transform=pca"]),
-    (("dataset=mnist", "dataset.standardise=data", "algo=fedavg"), []),  # without privacy there is nothing to account for
+    (
+        ("dataset=mnist", "dataset.standardise=data", "dataset.transform=pca"),
+        ["dataset.standardise=data", "dataset.transform=pca"],
+    ),
+    (
+        ("dataset=mnist", "dataset.standardise=data", "algo=fedavg"),
+        [],
+    ),  # without privacy there is nothing to account for
 ]
 
 
@@ -116,7 +132,9 @@ def test_a_renamed_reddit_is_reddit(tmp_path: Path) -> None:
     """The loader counts, not the name; a file of one's own that says nothing about its vocabulary is taken to have counted words."""
     text = (CONF / "dataset/reddit.yaml").read_text().replace("name: reddit", "name: mine")
     (tmp_path / "own/dataset").mkdir(parents=True)
-    (tmp_path / "own/dataset/mine.yaml").write_text("".join(line + "\n" for line in text.splitlines() if "vocabulary_from" not in line))
+    (tmp_path / "own/dataset/mine.yaml").write_text(
+        "".join(line + "\n" for line in text.splitlines() if "vocabulary_from" not in line)
+    )
     made = settings_of("dataset=mine", "partition=natural", "model=lstm", config_dir=str(tmp_path / "own"))
     assert [leak.split(":")[0] for leak in made.leaks] == ["dataset.vocabulary_from=data"]
 
@@ -129,19 +147,34 @@ def test_the_file_s_numbers_are_those_of_the_published_records() -> None:
     assert np.allclose(x.mean(axis=0), CANCER["centres"], atol=6e-7 * np.maximum(1, abs(x.mean(axis=0))))
     assert np.allclose(x.std(axis=0, ddof=1), CANCER["scales"], atol=6e-7 * np.maximum(1, x.std(axis=0)))
     beyond = abs(x - CANCER["centres"]) / CANCER["scales"]
-    assert 12 < beyond.max() < 12.1 < CANCER["limit"]  # as the file says: nothing of the published set is clipped
+    assert (
+        12 < beyond.max() < 12.1 < CANCER["limit"]
+    )  # as the file says: nothing of the published set is clipped
 
 
 @pytest.mark.parametrize("beta", [0.0, 3.0])
 def test_the_law_of_generated_records(beta: float) -> None:
     count, dimension = 2000, 12
-    raw = synthetic.logistic(clients=count, records_per_client=10, dimension=dimension, classes=3, alpha=2.0, beta=beta, flip=0.05, seed=0)
+    raw = synthetic.logistic(
+        clients=count,
+        records_per_client=10,
+        dimension=dimension,
+        classes=3,
+        alpha=2.0,
+        beta=beta,
+        flip=0.05,
+        seed=0,
+    )
     assert raw.law is not None
     square, mean = raw.train_x.astype(float).reshape(count, 10, dimension) ** 2, np.asarray(raw.law.centres)
-    each = square.mean(axis=1) / np.asarray(raw.law.scales) ** 2  # of expectation 1, independent between clients
+    each = (
+        square.mean(axis=1) / np.asarray(raw.law.scales) ** 2
+    )  # of expectation 1, independent between clients
     error = each.std(axis=0) / count**0.5
     assert (abs(each.mean(axis=0) - 1) < 5 * error).all()
-    assert (abs(each.mean(axis=0) / 1.5 - 1) > 5 * error / 1.5).all()  # a variance that is half as large again is seen
+    assert (
+        abs(each.mean(axis=0) / 1.5 - 1) > 5 * error / 1.5
+    ).all()  # a variance that is half as large again is seen
     assert (abs(raw.train_x.mean(axis=0) - mean) < 5 * np.asarray(raw.law.scales) / count**0.5).all()
     done = prepare(raw, **{**PLAIN, "standardise": "public", "limit": 8.0})
     assert np.allclose(done.train_x, raw.train_x / raw.law.scales, atol=1e-5)
@@ -150,7 +183,9 @@ def test_the_law_of_generated_records(beta: float) -> None:
 def test_a_scale_of_nothing_gives_zeros_and_a_tiny_one_the_limit() -> None:
     x = np.array([[1, 1e30, -1e30, 0]], np.float32)
     raw = Records(x, np.zeros(1, np.int64), x[:0], np.zeros(0, np.int64), None, 2, "toy", None)
-    done = prepare(raw, **PLAIN, standardise="public", centres=[0.0] * 4, scales=[0.0, 5e-324, 5e-324, 5e-324], limit=3.0)
+    done = prepare(
+        raw, **PLAIN, standardise="public", centres=[0.0] * 4, scales=[0.0, 5e-324, 5e-324, 5e-324], limit=3.0
+    )
     assert done.train_x.tolist() == [[0, 3, -3, 0]]
 
 
@@ -165,9 +200,15 @@ REFUSED = [
         "dataset.standardise=public: expected centres and scales of dataset=libsvm, there",
     ),
     (("dataset.centres=null",), "dataset.centres=null: expected a list like [1,2]"),
-    (("dataset.centres=[1,2]",), "dataset.centres, dataset.scales: expected equally long lists, found 2 and 30 numbers"),
+    (
+        ("dataset.centres=[1,2]",),
+        "dataset.centres, dataset.scales: expected equally long lists, found 2 and 30 numbers",
+    ),
     (("dataset.centres=[1,x]", "dataset.scales=[1,2]"), "dataset.centres: expected finite numbers, found x"),
-    (("dataset.centres=[1,inf]", "dataset.scales=[1,2]"), "dataset.centres: expected finite numbers, found inf"),
+    (
+        ("dataset.centres=[1,inf]", "dataset.scales=[1,2]"),
+        "dataset.centres: expected finite numbers, found inf",
+    ),
     (
         ("dataset.centres=[1,1]", "dataset.scales=[1,-2]"),
         "dataset.scales: expected finite numbers >= 0 (0: the feature becomes 0)",
@@ -188,11 +229,16 @@ def test_numbers_that_are_missing_or_cannot_be(overrides: tuple[str, ...], messa
 
 def test_as_many_numbers_as_features_are_asked_for() -> None:
     said = call("run", "dataset.centres=[1,2]", "dataset.scales=[1,2]", *QUICK)
-    assert (said.code, said.err) == (2, "dpfl-bench: dataset.centres: expected one number for each of 30 features, found 2\n")
+    assert (said.code, said.err) == (
+        2,
+        "dpfl-bench: dataset.centres: expected one number for each of 30 features, found 2\n",
+    )
 
 
 def test_a_loader_without_a_law_is_refused_when_its_records_are_there() -> None:
-    raw = synthetic.logistic(clients=3, records_per_client=5, dimension=4, classes=2, alpha=0.0, beta=0.0, flip=0.0, seed=0)
+    raw = synthetic.logistic(
+        clients=3, records_per_client=5, dimension=4, classes=2, alpha=0.0, beta=0.0, flip=0.0, seed=0
+    )
     with pytest.raises(DataError, match=r"expected centres and scales of generated: .*, there are none"):
         prepare(replace(raw, law=None), **PLAIN, standardise="public", limit=8.0)
     with pytest.raises(DataError, match="expected one number for each of 4 features, found 2"):
@@ -216,9 +262,14 @@ def test_what_would_become_infinite_in_float32_is_refused(value: float, way: str
 
 
 def test_projections_that_overflow_are_refused() -> None:
-    x = np.full((6, 40), float(np.finfo(np.float32).max), np.float32) * np.where(np.arange(6) % 2, 1, -1)[:, None].astype(np.float32)
+    x = np.full((6, 40), float(np.finfo(np.float32).max), np.float32) * np.where(np.arange(6) % 2, 1, -1)[
+        :, None
+    ].astype(np.float32)
     raw = Records(x, np.zeros(6, np.int64), x[:0], np.zeros(0, np.int64), None, 2, "toy", None)
-    with np.errstate(over="ignore"), pytest.raises(DataError, match="a prepared record is not finite as float32 numbers"):
+    with (
+        np.errstate(over="ignore"),
+        pytest.raises(DataError, match="a prepared record is not finite as float32 numbers"),
+    ):
         prepare(raw, **PLAIN, standardise="none", transform="pca", dimensions=2)
 
 
@@ -228,28 +279,49 @@ def test_projections_that_overflow_are_refused() -> None:
 def test_a_natural_client_s_split_looks_at_its_own_records_alone() -> None:
     """Neither how many records another client has, nor which, moves a record of this one in or out of the test set."""
     draw = np.random.default_rng(0)
-    x, y, owners = draw.normal(size=(60, 3)).astype(np.float32), draw.integers(0, 3, 60), np.repeat(np.arange(3), 20)
+    x, y, owners = (
+        draw.normal(size=(60, 3)).astype(np.float32),
+        draw.integers(0, 3, 60),
+        np.repeat(np.arange(3), 20),
+    )
     raw = Records(x, y, x[:0], y[:0], owners, 3, "toy", None)
     kept = np.setdiff1d(np.arange(60), np.arange(42, 60))  # the last client has two records instead of twenty
     fewer = replace(
-        raw, train_x=x[kept] * np.where(owners[kept] == 2, -7, 1)[:, None].astype(np.float32), train_y=y[kept], owners=owners[kept]
+        raw,
+        train_x=x[kept] * np.where(owners[kept] == 2, -7, 1)[:, None].astype(np.float32),
+        train_y=y[kept],
+        owners=owners[kept],
     )
     one, two = (prepare(each, **{**PLAIN, "test_fraction": 0.3}, standardise="none") for each in (raw, fewer))
     for client in (0, 1):
         assert np.array_equal(one.train_x[one.owners == client], two.train_x[two.owners == client])
-    pooled = [prepare(replace(each, owners=None), **{**PLAIN, "test_fraction": 0.3}, standardise="none") for each in (raw, fewer)]
+    pooled = [
+        prepare(replace(each, owners=None), **{**PLAIN, "test_fraction": 0.3}, standardise="none")
+        for each in (raw, fewer)
+    ]
     mine = [{row.tobytes() for row in each.train_x} & {row.tobytes() for row in x[:40]} for each in pooled]
-    assert mine[0] != mine[1]  # the negative control: a pooled set is split before it is dealt, which is the simulation's affair
+    assert (
+        mine[0] != mine[1]
+    )  # the negative control: a pooled set is split before it is dealt, which is the simulation's affair
 
 
 def test_a_client_s_own_split_too() -> None:
     raw = Records(
-        np.arange(40, dtype=np.float32)[:, None], np.zeros(40, int), np.zeros((0, 1), np.float32), np.zeros(0, int), None, 2, "toy", None
+        np.arange(40, dtype=np.float32)[:, None],
+        np.zeros(40, int),
+        np.zeros((0, 1), np.float32),
+        np.zeros(0, int),
+        None,
+        2,
+        "toy",
+        None,
     )
     parts = [np.arange(10), np.arange(10, 40)]
     other = replace(raw, train_x=raw.train_x[:30], train_y=raw.train_y[:30])
     one = prepare(owned(raw, parts), **{**PLAIN, "test_fraction": 0.5}, standardise="none")
-    two = prepare(owned(other, [parts[0], np.arange(10, 30)]), **{**PLAIN, "test_fraction": 0.5}, standardise="none")
+    two = prepare(
+        owned(other, [parts[0], np.arange(10, 30)]), **{**PLAIN, "test_fraction": 0.5}, standardise="none"
+    )
     assert np.array_equal(one.train_x[one.owners == 0], two.train_x[two.owners == 0])
 
 
@@ -261,8 +333,14 @@ def test_labels_and_features_that_the_file_did_not_declare_are_refused(tmp_path:
     file.write_text("".join(lines))
     declared = ("dataset.shape=[3]", "dataset.classes=2")
     for said, whole in ((declared, True), ((), False)):
-        assert read(call("run", "dataset=libsvm", *asked, *said).folder, "result.json")["fully_accounted"] is whole
-    refused = {"7 1:1 3:1\n": r"dataset.classes=2: the records of .* have 3; ", "1 1:1 4:1\n": r"dataset.shape=\[3\]: .* have \[4\]; "}
+        assert (
+            read(call("run", "dataset=libsvm", *asked, *said).folder, "result.json")["fully_accounted"]
+            is whole
+        )
+    refused = {
+        "7 1:1 3:1\n": r"dataset.classes=2: the records of .* have 3; ",
+        "1 1:1 4:1\n": r"dataset.shape=\[3\]: .* have \[4\]; ",
+    }
     for line, message in refused.items():
         file.write_text("".join([*lines, line]))
         told = call("run", "dataset=libsvm", *asked, *declared, "outputs=other")
@@ -273,12 +351,22 @@ def test_labels_and_features_that_the_file_did_not_declare_are_refused(tmp_path:
 
 def shift(way: str, value: float) -> float:
     """How far one client moves the first round's sum, in standard deviations of its noise. The noise is the same on both sides."""
-    settings = settings_of("algo=dp_fedavg", "rounds=1", "local_steps=10", "device=cpu", "plot=false", f"dataset.standardise={way}")
+    settings = settings_of(
+        "algo=dp_fedavg",
+        "rounds=1",
+        "local_steps=10",
+        "device=cpu",
+        "plot=false",
+        f"dataset.standardise={way}",
+    )
     honest = prepared(breast_cancer.load(), way, unit_norm=True)
     parts = np.array_split(np.argsort(honest.train_y, kind="stable"), settings.clients)
     raw = breast_cancer.load()
     raw.train_x[parts[0], 0] = value
-    released = [cohort_on(settings, records, parts).x().numpy().astype(float) for records in (honest, prepared(raw, way, unit_norm=True))]
+    released = [
+        cohort_on(settings, records, parts).x().numpy().astype(float)
+        for records in (honest, prepared(raw, way, unit_norm=True))
+    ]
     std = Budget.of(settings, drawn_schedules(settings)).noise_std
     assert std is not None
     return float(np.linalg.norm(released[1] - released[0])) * settings.clients / std
@@ -286,7 +374,11 @@ def shift(way: str, value: float) -> float:
 
 @pytest.mark.parametrize("value", EXTREME)
 def test_one_client_moves_the_release_by_what_is_claimed_and_no_more(value: float) -> None:
-    planned = Budget.of(*(lambda made: (made, drawn_schedules(made)))(settings_of("algo=dp_fedavg", "rounds=1", "local_steps=10")))
+    planned = Budget.of(
+        *(lambda made: (made, drawn_schedules(made)))(
+            settings_of("algo=dp_fedavg", "rounds=1", "local_steps=10")
+        )
+    )
     claimed = 1 / planned.noise_multiplier
     assert shift("public", value) <= claimed * (1 + 1e-4)
     assert shift("none", value) <= claimed * (1 + 1e-4)

@@ -34,7 +34,9 @@ def test_seeded_and_each_client_by_itself(name: str) -> None:
     assert np.array_equal(raw.train_x, again.train_x)
     assert np.array_equal(raw.train_y, again.train_y)
     assert not np.array_equal(raw.train_x, make(**MAKERS[name] | {"seed": 1}).train_x)
-    assert np.array_equal(raw.train_x[: len(fewer.train_y)], fewer.train_x)  # a client does not depend on the others
+    assert np.array_equal(
+        raw.train_x[: len(fewer.train_y)], fewer.train_x
+    )  # a client does not depend on the others
     assert raw.owners is not None
     assert np.array_equal(np.unique(raw.owners), np.arange(10))
     assert raw.train_x.dtype == np.float32
@@ -126,5 +128,7 @@ def by_client(raw: Records, clients: int) -> tuple[np.ndarray, np.ndarray]:
 
 def favourite(alpha: float, beta: float) -> np.ndarray:
     """Each of 400 clients' largest class share."""
-    raw = synthetic.logistic(**D2 | {"clients": 400, "records_per_client": 100, "alpha": alpha, "beta": beta, "seed": 3})
+    raw = synthetic.logistic(
+        **D2 | {"clients": 400, "records_per_client": 100, "alpha": alpha, "beta": beta, "seed": 3}
+    )
     return np.array([np.bincount(y).max() / 100 for y in raw.train_y.reshape(400, 100)])

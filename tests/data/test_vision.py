@@ -35,7 +35,13 @@ WHOLE = {
 }
 
 
-STEMS = dict(zip(WHOLE, ("mnist", "fashion_mnist", "cifar10", "cifar100", "emnist_balanced", "emnist_bymerge"), strict=True))
+STEMS = dict(
+    zip(
+        WHOLE,
+        ("mnist", "fashion_mnist", "cifar10", "cifar100", "emnist_balanced", "emnist_bymerge"),
+        strict=True,
+    )
+)
 
 
 def load(name: str, root: Path, *, download: bool = False, verify: bool = True) -> Records:
@@ -61,7 +67,9 @@ def made_up(name: str, root: Path) -> tuple[Path, dict[str, np.ndarray]]:
         images[files[0]] = x
         if name.startswith("CIFAR"):
             key = "labels" if name == "CIFAR10" else "fine_labels"
-            (folder / files[0]).write_bytes(pickle.dumps({"data": x.reshape(count, -1), key: y.tolist()}, protocol=2))
+            (folder / files[0]).write_bytes(
+                pickle.dumps({"data": x.reshape(count, -1), key: y.tolist()}, protocol=2)
+            )
         else:
             raw = x[:, 0].transpose(0, 2, 1) if kind.split else x[:, 0]
             (folder / files[0]).write_bytes(idx(np.ascontiguousarray(raw)))
@@ -87,13 +95,17 @@ def believe(name: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         with tarfile.open(folder.parent / source.filename, "w:gz") as archive:
             archive.add(folder, folder.name)
         for part in ("train", "test"):
-            monkeypatch.setattr(source, f"{part}_list", [[file, md5(folder / file)] for (file,) in getattr(kind, part)])
+            monkeypatch.setattr(
+                source, f"{part}_list", [[file, md5(folder / file)] for (file,) in getattr(kind, part)]
+            )
         monkeypatch.setattr(source, "meta", {**source.meta, "md5": md5(folder / kind.beside[0])})
         monkeypatch.setattr(source, "tgz_md5", md5(folder.parent / source.filename))
     elif kind.split:
         monkeypatch.setattr(source, "md5", md5(folder / "gzip.zip"))
     else:
-        monkeypatch.setattr(source, "resources", [(f"{file}.gz", md5(folder / f"{file}.gz")) for file in kind.files])
+        monkeypatch.setattr(
+            source, "resources", [(f"{file}.gz", md5(folder / f"{file}.gz")) for file in kind.files]
+        )
         monkeypatch.setitem(vision._UNPACKED, name, {file: md5(folder / file) for file in kind.files})
 
 
@@ -119,13 +131,17 @@ def refusal(message: str, *wanted: str) -> pytest.RaisesExc[DataError]:
 
 
 @pytest.mark.parametrize("name", WHOLE)
-def test_checked_files_are_read_exactly_and_upright(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_checked_files_are_read_exactly_and_upright(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     folder, images = made_up(name, tmp_path)
     believe(name, folder, monkeypatch)
     kind, got = image_sets.SETS[name], load(name, tmp_path)
     assert np.array_equal(got.train_x, np.concatenate([images[files[0]] for files in kind.train]))
     assert np.array_equal(got.test_x, images[kind.test[0][0]])
-    assert got.train_y.tolist() == [i % kind.classes for files in kind.train for i in range(len(images[files[0]]))]
+    assert got.train_y.tolist() == [
+        i % kind.classes for files in kind.train for i in range(len(images[files[0]]))
+    ]
     for x, y in ((got.train_x, got.train_y), (got.test_x, got.test_y)):
         assert (x.dtype.name, y.dtype.name) == ("uint8", "int64")
     assert got.train_x.flags.c_contiguous
@@ -138,10 +154,16 @@ def test_checked_files_are_read_exactly_and_upright(name: str, tmp_path: Path, m
 
 
 @pytest.mark.parametrize("name", WHOLE)
-def test_another_checksum_is_refused_even_where_a_download_may_help(name: str, tmp_path: Path, no_network: None) -> None:
+def test_another_checksum_is_refused_even_where_a_download_may_help(
+    name: str, tmp_path: Path, no_network: None
+) -> None:
     folder, _ = made_up(name, tmp_path)
     before = {file: file.read_bytes() for file in folder.iterdir()}
-    wanted = (*image_sets.SETS[name].files, f"delete the folder, then {online(name, tmp_path)}", "dataset.verify=false")
+    wanted = (
+        *image_sets.SETS[name].files,
+        f"delete the folder, then {online(name, tmp_path)}",
+        "dataset.verify=false",
+    )
     for allowed in (False, True):
         with refusal(f"cannot read {folder} as the whole set .checksum differs", *wanted):
             load(name, tmp_path, download=allowed)
@@ -240,7 +262,9 @@ def test_a_pickle_of_something_else(entry: Any, tmp_path: Path) -> None:
 def test_labels_that_do_not_fit_the_images(tmp_path: Path) -> None:
     folder, _ = made_up("EMNIST_balanced", tmp_path)
     (folder / "emnist-balanced-train-labels-idx1-ubyte").write_bytes(idx(np.zeros(2, np.uint8)))
-    with refusal(r"emnist-balanced-train-images.*\(3, 28, 28\)|images uint8 \(3, 1, 28, 28\) with labels \(2,\)"):
+    with refusal(
+        r"emnist-balanced-train-images.*\(3, 28, 28\)|images uint8 \(3, 1, 28, 28\) with labels \(2,\)"
+    ):
         load("EMNIST_balanced", tmp_path, verify=False)
 
 
@@ -273,7 +297,9 @@ def test_archives_in_place_are_unpacked_without_network(
     assert not list(tmp_path.rglob(".*"))
 
 
-def test_a_cut_archive_is_not_kept_for_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, no_network: None) -> None:
+def test_a_cut_archive_is_not_kept_for_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, no_network: None
+) -> None:
     folder, _ = made_up("CIFAR100", tmp_path)
     believe("CIFAR100", folder, monkeypatch)
     archive = tmp_path / "cifar-100-python.tar.gz"
@@ -286,14 +312,18 @@ def test_a_cut_archive_is_not_kept_for_whole(tmp_path: Path, monkeypatch: pytest
 
 
 @pytest.mark.parametrize("name", WHOLE)
-def test_dropped_downloads_are_resumed_and_unpacked(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_dropped_downloads_are_resumed_and_unpacked(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     folder, _ = made_up(name, tmp_path / "made")
     believe(name, folder, monkeypatch)
     whole = load(name, tmp_path / "made")
     kind = image_sets.SETS[name]
     source = getattr(import_torchvision().datasets, kind.source)
     archives = [archive for archive, _, _ in vision._archives(kind, source)]
-    with serving({f"/{file.name}": (tmp_path / "made" / file).read_bytes() for file in archives}, monkeypatch) as server:
+    with serving(
+        {f"/{file.name}": (tmp_path / "made" / file).read_bytes() for file in archives}, monkeypatch
+    ) as server:
         monkeypatch.setattr(source, "url", f"{server.url}/{archives[0].name}", raising=False)
         monkeypatch.setattr(source, "mirrors", [f"{server.url}/gone/", f"{server.url}/"], raising=False)
         server.drops, server.ranges = 1000, False
@@ -307,7 +337,10 @@ def test_dropped_downloads_are_resumed_and_unpacked(name: str, tmp_path: Path, m
         got = load(name, root, download=True)
         fetched = [asked for asked in server.asked if not asked[0].startswith("/gone/")]
         assert fetched[0][1] is not None
-        assert [path for path, _ in fetched] == [f"/{archives[0].name}", *(f"/{file.name}" for file in archives)]
+        assert [path for path, _ in fetched] == [
+            f"/{archives[0].name}",
+            *(f"/{file.name}" for file in archives),
+        ]
     assert np.array_equal(got.train_x, whole.train_x)
     assert np.array_equal(got.test_y, whole.test_y)
     assert not list(root.rglob(".*"))
@@ -316,7 +349,10 @@ def test_dropped_downloads_are_resumed_and_unpacked(name: str, tmp_path: Path, m
 def test_what_cannot_be_written_is_one_line(tmp_path: Path, no_network: None) -> None:
     (tmp_path / "file").write_text("no folder")
     for name in ("MNIST", "CIFAR10"):
-        with refusal(f"cannot unpack in {tmp_path}/file/data .*Not a directory", online(name, tmp_path / "file" / "data")):
+        with refusal(
+            f"cannot unpack in {tmp_path}/file/data .*Not a directory",
+            online(name, tmp_path / "file" / "data"),
+        ):
             load(name, tmp_path / "file" / "data", download=True)
 
 
@@ -358,14 +394,21 @@ def test_real_whole_sets_and_their_checksums() -> None:
         for file, sum_of_gz in getattr(import_torchvision().datasets, name).resources:
             packed = root / name / "raw" / file
             assert md5(packed) == sum_of_gz  # torchvision's
-            assert hashlib.md5(gzip.decompress(packed.read_bytes())).hexdigest() == vision._UNPACKED[name][packed.stem]
+            assert (
+                hashlib.md5(gzip.decompress(packed.read_bytes())).hexdigest()
+                == vision._UNPACKED[name][packed.stem]
+            )
         got = load(name, root)
         assert got.subset == ""
         assert got.source == f"torchvision {name} in {root / name / 'raw'}"
         assert (got.train_x.shape, got.test_x.shape) == ((60000, 1, 28, 28), (10000, 1, 28, 28))
         mnist = name == "MNIST"
-        assert histogram(got.train_y, 10) == ([5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949] if mnist else [6000] * 10)
-        assert histogram(got.test_y, 10) == ([980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009] if mnist else [1000] * 10)
+        assert histogram(got.train_y, 10) == (
+            [5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949] if mnist else [6000] * 10
+        )
+        assert histogram(got.test_y, 10) == (
+            [980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009] if mnist else [1000] * 10
+        )
 
 
 def test_real_cifar10() -> None:
@@ -399,7 +442,10 @@ def test_real_cifar100() -> None:
 
 
 def test_real_emnist() -> None:
-    root = real("EMNIST/raw/emnist-bymerge-test-images-idx3-ubyte", "EMNIST/raw/emnist-balanced-train-images-idx3-ubyte")
+    root = real(
+        "EMNIST/raw/emnist-bymerge-test-images-idx3-ubyte",
+        "EMNIST/raw/emnist-balanced-train-images-idx3-ubyte",
+    )
     if (root / "EMNIST/raw/emnist-bymerge-train-images-idx3-ubyte").exists():
         pytest.skip("the histograms below are of bymerge's test files and a sample of balanced")
     merged = load("EMNIST_bymerge", root, verify=False)
@@ -419,9 +465,20 @@ def test_real_emnist() -> None:
 def test_real_emnist_is_upright(name: str) -> None:
     root = real("MNIST/raw/train-images-idx3-ubyte", "EMNIST/raw/emnist-balanced-train-images-idx3-ubyte")
     mnist, emnist = load("MNIST", root), load(name, root, verify=False)
-    ours, theirs = ([x.train_x[x.train_y == digit].mean(axis=(0, 1)) for digit in range(10)] for x in (emnist, mnist))
-    turned = [[np.rot90(mean, turns).T if flip else np.rot90(mean, turns) for mean in ours] for flip in (0, 1) for turns in range(4)]
-    alike = np.array([[np.corrcoef(a.ravel(), b.ravel())[0, 1] for a, b in zip(theirs, means, strict=True)] for means in turned])
+    ours, theirs = (
+        [x.train_x[x.train_y == digit].mean(axis=(0, 1)) for digit in range(10)] for x in (emnist, mnist)
+    )
+    turned = [
+        [np.rot90(mean, turns).T if flip else np.rot90(mean, turns) for mean in ours]
+        for flip in (0, 1)
+        for turns in range(4)
+    ]
+    alike = np.array(
+        [
+            [np.corrcoef(a.ravel(), b.ravel())[0, 1] for a, b in zip(theirs, means, strict=True)]
+            for means in turned
+        ]
+    )
     assert (alike[0] > alike[4]).all()  # every digit's mean image is more like MNIST's than its transpose is
     assert alike.mean(axis=1).argmax() == 0  # and of the eight orientations this one is it
     assert alike.mean(axis=1)[0] > alike.mean(axis=1)[4] + 0.2
@@ -431,7 +488,10 @@ def as_python_2(content: Any) -> bytes:
     """A pickle with bytes as Python 2 wrote them, who made CIFAR's files: read, they are text first."""
     file = io.BytesIO()
     writer: Any = pickle._Pickler(file, 2)  # type: ignore[attr-defined]
-    writer.dispatch = {**writer.dispatch, bytes: lambda self, text: self.write(b"T" + struct.pack("<i", len(text)) + text)}
+    writer.dispatch = {
+        **writer.dispatch,
+        bytes: lambda self, text: self.write(b"T" + struct.pack("<i", len(text)) + text),
+    }
     writer.dump(content)
     return file.getvalue()
 
@@ -452,20 +512,27 @@ sys.stdout.write(f"{len(made.federation.targets)} {len(made.federation.test_targ
 
 
 @pytest.mark.slow
-def test_whole_cifar10_is_loaded_and_dealt_in_less_than_300_mb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_whole_cifar10_is_loaded_and_dealt_in_less_than_300_mb(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Files of the full size; the peak of a process of its own beyond that of its imports."""
     if not Path("/proc/self/status").exists():
         pytest.skip("reads its peak from Linux's /proc")
     folder, draw = tmp_path / "cifar-10-batches-py", np.random.default_rng(0)
     folder.mkdir()
-    batch = {"data": draw.integers(0, 256, (10000, 3072), np.uint8), "labels": draw.integers(0, 10, 10000).tolist()}
+    batch = {
+        "data": draw.integers(0, 256, (10000, 3072), np.uint8),
+        "labels": draw.integers(0, 10, 10000).tolist(),
+    }
     (folder / "data_batch_1").write_bytes(as_python_2(batch))
     for (name,) in image_sets.SETS["CIFAR10"].train[1:] + image_sets.SETS["CIFAR10"].test:
         (folder / name).symlink_to(folder / "data_batch_1")
     monkeypatch.setenv("DPFL_DATA_DIR", str(tmp_path))
     peaks = {}
     for how in ("in place", "copied"):
-        done = subprocess.run([sys.executable, "-c", PEAK, how], capture_output=True, text=True, check=True, timeout=120)
+        done = subprocess.run(
+            [sys.executable, "-c", PEAK, how], capture_output=True, text=True, check=True, timeout=120
+        )
         train, test, peaks[how] = map(float, done.stdout.split())
         assert (train, test) == (50000, 10000)
     assert 175 < peaks["in place"] < 300  # 176 MB are kept: the images

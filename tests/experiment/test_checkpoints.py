@@ -18,7 +18,16 @@ from dpfl_bench.experiment import train
 from dpfl_bench.federation.cohort import Cohort
 from dpfl_bench.machine import sealed
 
-GIVEN = ("run", "algo=dp_scaffnew", "rounds=20", "local_steps=2", "eval_every=3", "checkpoint_every=4", "plot=false", "device=cpu")
+GIVEN = (
+    "run",
+    "algo=dp_scaffnew",
+    "rounds=20",
+    "local_steps=2",
+    "eval_every=3",
+    "checkpoint_every=4",
+    "plot=false",
+    "device=cpu",
+)
 LATEST, PREVIOUS = Path("checkpoint/latest.pt"), Path("checkpoint/previous.pt")
 
 
@@ -58,7 +67,11 @@ def finished(whole: Path, cut: Path) -> Said:
     assert said.code == 0, said.err
     assert "Traceback" not in said.err
     same_numbers(whole, cut)
-    assert not list(cut.glob("checkpoint/*.new")) + list(cut.glob("checkpoint/latest.pt")) + list(cut.glob("checkpoint/previous.pt"))
+    assert (
+        not list(cut.glob("checkpoint/*.new"))
+        + list(cut.glob("checkpoint/latest.pt"))
+        + list(cut.glob("checkpoint/previous.pt"))
+    )
     return said
 
 
@@ -98,7 +111,9 @@ def places(content: bytes) -> dict[str, int]:
 
 
 @pytest.mark.parametrize("kind", ["header", "a pickled number", "a tensor", "the directory", "the last line"])
-def test_a_flipped_bit_is_told_and_the_previous_checkpoint_is_gone_on_from(whole: Path, cut: Path, kind: str) -> None:
+def test_a_flipped_bit_is_told_and_the_previous_checkpoint_is_gone_on_from(
+    whole: Path, cut: Path, kind: str
+) -> None:
     flipped(cut / LATEST, places((cut / LATEST).read_bytes())[kind], 2)
     bad = (cut / LATEST).read_bytes()
     said = finished(whole, cut)
@@ -111,7 +126,9 @@ def test_a_flipped_bit_is_told_and_the_previous_checkpoint_is_gone_on_from(whole
 @pytest.mark.parametrize("keep", [0, 100, 0.5, -1, -sealed.END])
 def test_a_truncated_checkpoint(whole: Path, cut: Path, keep: float) -> None:
     size = (cut / LATEST).stat().st_size
-    os.truncate(cut / LATEST, int(size * keep) if isinstance(keep, float) else keep if keep >= 0 else size + keep)
+    os.truncate(
+        cut / LATEST, int(size * keep) if isinstance(keep, float) else keep if keep >= 0 else size + keep
+    )
     assert "cut short or damaged" in finished(whole, cut).err
 
 
@@ -169,7 +186,9 @@ def test_lost_times_cost_no_round(whole: Path, cut: Path) -> None:
     assert all(line.count(",") == 2 for line in (cut / "timing.csv").read_text().splitlines())
 
 
-def test_another_runs_interrupted_folder_under_this_name(whole: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_runs_interrupted_folder_under_this_name(
+    whole: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     theirs = cut_after(14, monkeypatch, "eps=8")
     ours = theirs.with_name(whole.name)
     theirs.rename(ours)
@@ -204,7 +223,9 @@ def test_a_checkpoint_is_read_with_the_weights_alone(cut: Path, monkeypatch: pyt
     """No code in it is run, checksum or not."""
     asked: list[Any] = []
     real = torch.load
-    monkeypatch.setattr(torch, "load", lambda *given, **named: (asked.append(named["weights_only"]), real(*given, **named))[1])
+    monkeypatch.setattr(
+        torch, "load", lambda *given, **named: (asked.append(named["weights_only"]), real(*given, **named))[1]
+    )
     train.Checkpoint.load(cut / LATEST)
     assert asked == [True]
 

@@ -21,11 +21,24 @@ def libsvm(path: Path, size: float | None) -> tuple[str, ...]:
     y = (x.sum(1) > 0).astype(int)
     if size is not None:
         x[7] = size * np.sign(x[7])
-    lines = (f"{label} " + " ".join(f"{i + 1}:{v:.9g}" for i, v in enumerate(row)) for row, label in zip(x, y, strict=True))
+    lines = (
+        f"{label} " + " ".join(f"{i + 1}:{v:.9g}" for i, v in enumerate(row))
+        for row, label in zip(x, y, strict=True)
+    )
     path.write_text("\n".join(lines) + "\n")
     standardise = composed(("dataset=libsvm",)).config["dataset"]["standardise"]  # a word, or true and false
-    scaled = (f"dataset.standardise={'none' if isinstance(standardise, str) else 'false'}", "dataset.unit_norm=false")
-    return ("dataset=libsvm", f"dataset.path={path}", "dataset.shape=[5]", "dataset.classes=2", "clients=20", *scaled)
+    scaled = (
+        f"dataset.standardise={'none' if isinstance(standardise, str) else 'false'}",
+        "dataset.unit_norm=false",
+    )
+    return (
+        "dataset=libsvm",
+        f"dataset.path={path}",
+        "dataset.shape=[5]",
+        "dataset.classes=2",
+        "clients=20",
+        *scaled,
+    )
 
 
 def ended(said: Said) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -103,7 +116,15 @@ def test_behind_open_doors_a_run_diverges_as_ever(tmp_path: Path) -> None:
 @pytest.mark.parametrize("place", ["privacy=secagg", "privacy=record"])
 def test_losses_that_are_no_numbers_end_no_run(place: str, model: str, tmp_path: Path) -> None:
     """Nor do the reference optimum, theory and the picture, which all look at such records."""
-    said = call("run", *libsvm(tmp_path / "evil", 3e38), f"model={model}", place, "rounds=3", "local_steps=3", "device=cpu")
+    said = call(
+        "run",
+        *libsvm(tmp_path / "evil", 3e38),
+        f"model={model}",
+        place,
+        "rounds=3",
+        "local_steps=3",
+        "device=cpu",
+    )
     assert said.code == 0, said.err
     assert (said.folder / "curve.png").exists()
     assert ended(said)[0]["status"] == "done"

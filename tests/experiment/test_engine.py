@@ -55,15 +55,28 @@ def test_all_cores_by_default(eight: None) -> None:
 
 
 def test_no_more_than_there_is_to_do(eight: None) -> None:
-    assert [workers(settings_with(ALGO, chunk=chunk)) for chunk in (1, 2, 3, 5, 10, 100)] == [8, 6, 4, 2, 1, 1]
-    assert [workers(settings_with(ALGO, "sampled_clients=3", chunk=chunk, workers=4)) for chunk in (1, 2, 3)] == [3, 2, 1]
-    assert workers(settings_with(ALGO, "sampled_clients=2", "client_sampling=poisson", chunk=1, workers=9)) == 2  # 2 are expected
+    assert [workers(settings_with(ALGO, chunk=chunk)) for chunk in (1, 2, 3, 5, 10, 100)] == [
+        8,
+        6,
+        4,
+        2,
+        1,
+        1,
+    ]
+    assert [
+        workers(settings_with(ALGO, "sampled_clients=3", chunk=chunk, workers=4)) for chunk in (1, 2, 3)
+    ] == [3, 2, 1]
+    assert (
+        workers(settings_with(ALGO, "sampled_clients=2", "client_sampling=poisson", chunk=1, workers=9)) == 2
+    )  # 2 are expected
 
 
 def test_no_more_than_sums_can_be_kept_apart(eight: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("dpfl_bench.federation.cohort.most_groups", lambda dimension: 3)
     assert workers(settings_with(ALGO, chunk=1)) == 3
-    assert workers(settings_with(ALGO, "privacy.clip=median", chunk=1, workers=4)) == 1  # the median is of all
+    assert (
+        workers(settings_with(ALGO, "privacy.clip=median", chunk=1, workers=4)) == 1
+    )  # the median is of all
 
 
 def test_a_small_round_is_not_handed_out(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -115,7 +128,10 @@ def test_the_crew(eight: None) -> None:
     for asked in (5, 50):  # more than groups: as many as groups
         settings = settings_with(ALGO, chunk=4, workers=asked)
         expected = told(cohort_of(settings), alone)
-        assert differing(told(cohort_of(settings), lambda p: engine.crew(settings, p.cohort, p.start)), expected) == []  # noqa: B023
+        assert (
+            differing(told(cohort_of(settings), lambda p: engine.crew(settings, p.cohort, p.start)), expected)
+            == []
+        )  # noqa: B023
 
 
 CORES: list[tuple[dict[str, str], int, int]] = [
@@ -127,7 +143,9 @@ CORES: list[tuple[dict[str, str], int, int]] = [
 
 
 @pytest.mark.parametrize(("environment", "of_a_run", "of_a_sweep"), CORES, ids=str)
-def test_cores(environment: dict[str, str], of_a_run: int, of_a_sweep: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cores(
+    environment: dict[str, str], of_a_run: int, of_a_sweep: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name in ("SLURM_CPUS_PER_TASK", "OMP_NUM_THREADS"):
         monkeypatch.delenv(name, raising=False)
     for name, value in environment.items():
@@ -145,7 +163,9 @@ def test_a_chunk_fits_the_cache() -> None:
     assert small.chunk * (12 * 5 + 18) <= engine.CACHE_NUMBERS < (small.chunk + 1) * (12 * 5 + 18)
     assert large.chunk * (12 * 2000 + 6003) <= engine.CACHE_NUMBERS
     assert large.chunk == 8
-    many = cohort_of(settings_with(ALGO, "dataset.dimension=2000", "batch_size=12", "dataset.clients=80", "clients=80")).cohort
+    many = cohort_of(
+        settings_with(ALGO, "dataset.dimension=2000", "batch_size=12", "dataset.clients=80", "clients=80")
+    ).cohort
     assert many.chunk == 34, "up to four times as many, where two workers get as much"
     assert many.chunk * (12 * 2000 + 6003) <= engine.CHUNK_NUMBERS
     assert cohort_of(settings_with(ALGO, chunk=7)).cohort.chunk == 7
@@ -162,7 +182,9 @@ def test_chunks_of_networks(monkeypatch: pytest.MonkeyPatch) -> None:
         (40, 5),
         (4000, engine.CHUNK_NUMBERS // (problem.dimension + 4 * federation.features[0].numel())),
     ):
-        assert engine.chunk(dataclasses.replace(settings, sampled_clients=clients), problem, federation) == chunk
+        assert (
+            engine.chunk(dataclasses.replace(settings, sampled_clients=clients), problem, federation) == chunk
+        )
     monkeypatch.setattr(engine, "CHUNK_NUMBERS", problem.dimension)
     assert engine.chunk(settings, problem, federation) == 1
 
@@ -232,7 +254,11 @@ def test_images_stay_bytes_until_their_batch() -> None:
 
     x, y = np.zeros((40, 1, 8, 8), np.uint8), np.zeros(40, np.int64)
     federation = Federation(
-        Records(x, y, x, y, None, 10, "", None), list(np.arange(40).reshape(4, 10)), LotRule(5, None), torch.device("cpu"), torch.float32
+        Records(x, y, x, y, None, 10, "", None),
+        list(np.arange(40).reshape(4, 10)),
+        LotRule(5, None),
+        torch.device("cpu"),
+        torch.float32,
     )
     assert federation.features.dtype == torch.uint8
     assert federation.features.data_ptr() == x.ctypes.data
@@ -240,7 +266,7 @@ def test_images_stay_bytes_until_their_batch() -> None:
 
 FAULTS = """
 import resource, sys, torch
-from dpfl_bench import device
+from dpfl_bench.machine import device
 if sys.argv[1] == "kept":
     device.for_small_tensors(torch.device("cpu"))
 def step():
@@ -258,5 +284,8 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 def test_memory_that_is_freed_is_kept() -> None:
     """Pages that come from the system again in each step, where malloc is told to give back what it can, against none."""
     eager = {**os.environ, "MALLOC_TRIM_THRESHOLD_": "131072", "MALLOC_MMAP_THRESHOLD_": "131072"}
-    found = {way: int(subprocess.check_output([sys.executable, "-c", FAULTS, way], env=eager)) for way in ("kept", "given back")}
+    found = {
+        way: int(subprocess.check_output([sys.executable, "-c", FAULTS, way], env=eager))
+        for way in ("kept", "given back")
+    }
     assert found["kept"] < 500 < found["given back"]

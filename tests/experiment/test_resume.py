@@ -21,12 +21,26 @@ from dpfl_bench.experiment import run, train
 from dpfl_bench.machine.signals import Interrupted
 
 KILLS = 20
-LONG = ("total_steps=1600", "local_steps=2", "eval_every=50", "checkpoint_every=37", "repeats=2", "plot=false", "device=cpu")
+LONG = (
+    "total_steps=1600",
+    "local_steps=2",
+    "eval_every=50",
+    "checkpoint_every=37",
+    "repeats=2",
+    "plot=false",
+    "device=cpu",
+)
 CASES = {
     "dp_scaffnew": ("algo=dp_scaffnew",),  # every client's memory crosses rounds
     "dp_normfedavg": ("algo=dp_normfedavg", "server_momentum=.5"),  # the server's velocity does
     # two vectors of the server's, C, the iterates that are averaged, the ledger of further sums
-    "dp_fedexp_scaffold": ("algo=dp_fedexp_scaffold", "privacy.quantile=.5", "average_last=3", "eps=1000", "lr=.1"),
+    "dp_fedexp_scaffold": (
+        "algo=dp_fedexp_scaffold",
+        "privacy.quantile=.5",
+        "average_last=3",
+        "eps=1000",
+        "lr=.1",
+    ),
     "dp_scaffold": ("algo=dp_scaffold", "privacy=record", "batch_size=2"),  # the ledger of gradients
 }
 
@@ -39,7 +53,11 @@ def same_numbers(one: Path, other: Path) -> None:
     results = [read(folder, "result.json") for folder in (one, other)]
     assert {**results[0], "seconds": 0} == {**results[1], "seconds": 0}
     assert read(one, "privacy.json") == read(other, "privacy.json")
-    lines = [(folder / name).read_text().count("\n") for folder in (one, other) for name in ("metrics.csv", "timing.csv")]
+    lines = [
+        (folder / name).read_text().count("\n")
+        for folder in (one, other)
+        for name in ("metrics.csv", "timing.csv")
+    ]
     assert len(set(lines)) == 1
 
 
@@ -53,7 +71,9 @@ def kill_often(server: Forks, arguments: list[str], folder: Path, row: float, di
     for _ in range(KILLS):
         child = server.start(*arguments)
         at_start = dice.random() < 0.2
-        training = False if at_start else child.trains_in(folder, rows_of(folder) + dice.choice((-1, -1, 0, 1)))
+        training = (
+            False if at_start else child.trains_in(folder, rows_of(folder) + dice.choice((-1, -1, 0, 1)))
+        )
         time.sleep(dice.uniform(0, 0.4 if at_start else row))
         child.kill()
         hits += child.end() == -signal.SIGKILL and training
@@ -79,7 +99,9 @@ def test_twenty_kills_change_no_bit(server: Forks, name: str, tmp_path: Path) ->
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_signal_saves_and_exits_with_its_code(server: Forks, number: signal.Signals, code: int, tmp_path: Path) -> None:
+def test_a_signal_saves_and_exits_with_its_code(
+    server: Forks, number: signal.Signals, code: int, tmp_path: Path
+) -> None:
     given = ["run", "algo=dp_scaffnew", *LONG, "repeats=1", "checkpoint_every=100000"]
     run_id = settings_of(*given[1:]).run_id
     whole, cut = (tmp_path / way / "runs" / run_id for way in ("whole", "cut"))
@@ -99,7 +121,9 @@ def test_a_signal_saves_and_exits_with_its_code(server: Forks, number: signal.Si
 
 
 def test_a_signal_saves_the_round_at_hand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    settings = settings_of("total_steps=40", "local_steps=2", "eval_every=5", "plot=false", "device=cpu", f"outputs={tmp_path}")
+    settings = settings_of(
+        "total_steps=40", "local_steps=2", "eval_every=5", "plot=false", "device=cpu", f"outputs={tmp_path}"
+    )
     rounds = train.rounds
 
     def signalled(*arguments: Any) -> Iterator[Any]:
@@ -115,7 +139,9 @@ def test_a_signal_saves_the_round_at_hand(tmp_path: Path, monkeypatch: pytest.Mo
     assert kept["done"] == 7, "not the last one evaluated"
 
 
-def test_what_another_process_finished_meanwhile_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_another_process_finished_meanwhile_is_left_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It had the folder while this one prepared."""
     settings = settings_of("total_steps=10", "plot=false", "device=cpu", f"outputs={tmp_path}")
     prepare, others = run.prepare, []

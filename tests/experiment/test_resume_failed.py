@@ -17,7 +17,17 @@ from dpfl_bench.privacy.ledger import OverspentError
 from dpfl_bench.results.folder import RunFolder
 
 DRAWN = ("sampled_clients=45", "batch_size=2", "server_momentum=.5", "local_momentum=.3", "lr_decay=.99")
-GIVEN = ("run", "rounds=20", "local_steps=2", *DRAWN, "eval_every=3", "checkpoint_every=4", "repeats=2", "plot=false", "device=cpu")
+GIVEN = (
+    "run",
+    "rounds=20",
+    "local_steps=2",
+    *DRAWN,
+    "eval_every=3",
+    "checkpoint_every=4",
+    "repeats=2",
+    "plot=false",
+    "device=cpu",
+)
 
 
 class Broken(RuntimeError):
@@ -78,7 +88,12 @@ def test_a_failure_is_told_and_resumed(whole: Path, failed: Path, played: list[i
 
 def test_half_written_files_do_not_disturb(whole: Path, failed: Path) -> None:
     """What a kill leaves: parts beside the files, half a row at the end of the tables."""
-    for name in ("checkpoint/latest.4711.part", "status.json.4711.part", "result.json.4711.part", "checkpoint/final.pt"):
+    for name in (
+        "checkpoint/latest.4711.part",
+        "status.json.4711.part",
+        "result.json.4711.part",
+        "checkpoint/final.pt",
+    ):
         (failed / name).write_bytes(b"PK\x03\x04 half a file")
     with (failed / "metrics.csv").open("a") as file:
         file.write("1,12,24,0.9")

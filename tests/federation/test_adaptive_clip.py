@@ -29,7 +29,12 @@ def door_of(*overrides: str) -> SendDoor:
 
 
 def next_clip(door: SendDoor, updates: torch.Tensor, round: int, clip: float) -> float:
-    passage = Passage(door, Round(round, 1, 1.0, 1.0, EVERYONE, CLIENTS), clip, torch.zeros(updates.shape[1], dtype=torch.float64))
+    passage = Passage(
+        door,
+        Round(round, 1, 1.0, 1.0, EVERYONE, CLIENTS),
+        clip,
+        torch.zeros(updates.shape[1], dtype=torch.float64),
+    )
     passage.send(updates, EVERYONE)
     passage.sent(Ledger(CLIENTS))
     return passage.next_clip()
@@ -65,7 +70,16 @@ def test_the_bits_have_the_noise_that_is_accounted_for(trust: str, neighbours: s
 def test_the_bits_cost_what_the_closed_form_says() -> None:
     from dpfl_bench.privacy.accounting import eps_of_gaussian
 
-    folder = call("run", "algo=dp_fedavg", "privacy.quantile=0.5", "eps=3", "rounds=4", "local_steps=2", "eval_every=1", *QUICK).folder
+    folder = call(
+        "run",
+        "algo=dp_fedavg",
+        "privacy.quantile=0.5",
+        "eps=3",
+        "rounds=4",
+        "local_steps=2",
+        "eval_every=1",
+        *QUICK,
+    ).folder
     told = read(folder, "privacy.json")
     kinds = {release["kind"]: release for release in told["releases"]}
     z, bits = kinds["update"]["noise_multiplier"], kinds["number of norms below C"]["noise_multiplier"]
@@ -86,7 +100,9 @@ def test_noise_follows_c() -> None:
     for clip in (0.1, 1.0):
         start = replace(played.start, clip=clip)
         same = quiet.play(start, played.schedule.round(0))[0].server.x
-        ends = torch.stack([played.cohort.play(start, played.schedule.round(k))[0].server.x for k in range(300)])
+        ends = torch.stack(
+            [played.cohort.play(start, played.schedule.round(k))[0].server.x for k in range(300)]
+        )
         found.append((ends - same).square().mean().sqrt().item() * 10 / (2 * clip))
     assert found == pytest.approx([0.5, 0.5], rel=5 / math.sqrt(2 * 300 * 18))
 
@@ -100,7 +116,11 @@ def test_the_median_is_marked_everywhere(unit: str, monkeypatch: pytest.MonkeyPa
 
     titles: list[str] = []
     monkeypatch.setattr(Figure, "suptitle", lambda self, text, **_: titles.append(text))
-    overrides = [*MEDIAN, "plot=true", *(["privacy=record", "privacy.clip=median"] if unit == "record" else [])]
+    overrides = [
+        *MEDIAN,
+        "plot=true",
+        *(["privacy=record", "privacy.clip=median"] if unit == "record" else []),
+    ]
     said = call("run", *overrides)
     told, result = read(said.folder, "privacy.json"), read(said.folder, "result.json")
     assert told["fully_accounted"] is result["fully_accounted"] is False

@@ -59,7 +59,23 @@ def length(row: Tensor) -> float:
 def test_no_finite_update_is_longer_than_the_bound(dimension: int, bound: float, dtype: torch.dtype) -> None:
     """By either way of bounding; and one that was longer has that length still, for it is no NaN that counts as nothing."""
     draw = torch.from_numpy(np.random.default_rng(dimension).uniform(0.5, 1, (1, dimension))).to(dtype)
-    sizes = [0.0, -0.0, TINY[dtype], 1e-38, 1e-20, 1e-6, 1.0, 1e15, 1e19, 1e25, 1e30, 2e38, LARGEST[dtype], 1e150, 1e200]
+    sizes = [
+        0.0,
+        -0.0,
+        TINY[dtype],
+        1e-38,
+        1e-20,
+        1e-6,
+        1.0,
+        1e15,
+        1e19,
+        1e25,
+        1e30,
+        2e38,
+        LARGEST[dtype],
+        1e150,
+        1e200,
+    ]
     spiked = torch.full((1, dimension), 1e-10, dtype=dtype)
     spiked[0, -1] = LARGEST[dtype]
     rows = torch.cat([*(draw * size for size in sizes if size <= LARGEST[dtype]), spiked])
@@ -68,7 +84,10 @@ def test_no_finite_update_is_longer_than_the_bound(dimension: int, bound: float,
         after = [length(row) for row in bounded]
         assert max(after) <= bound * ROUNDING
         assert blanked == 0
-        assert min(found / bound for found, was in zip(after, before, strict=True) if was > bound * ROUNDING) >= 1 / ROUNDING
+        assert (
+            min(found / bound for found, was in zip(after, before, strict=True) if was > bound * ROUNDING)
+            >= 1 / ROUNDING
+        )
     short = torch.tensor([was <= bound for was in before])
     torch.testing.assert_close(bounding.clip(rows, bound).rows[short], rows[short], rtol=1e-15, atol=0)
 
@@ -103,18 +122,39 @@ def updates(dtype: torch.dtype) -> dict[str, Tensor]:
     one, nan, inf = draw.clone(), draw.clone(), draw.clone()
     one[7], nan[7], inf[7] = -math.inf, math.nan, math.inf
     largest = torch.full_like(draw, LARGEST[dtype])
-    return {**found, "-": -draw * 1e15, "mixed": mixed, "largest": largest, "-inf": one, "nan": nan, "inf": inf}
+    return {
+        **found,
+        "-": -draw * 1e15,
+        "mixed": mixed,
+        "largest": largest,
+        "-inf": one,
+        "nan": nan,
+        "inf": inf,
+    }
 
 
 def door_of(trust: str, bound: str, mechanism: str, memory: str) -> SendDoor:
     privunit = PrivUnit(1.0, 1.0, 1.0, 1.0, DIMENSION) if mechanism == "privunit" else None
     quantile = None if privunit else Quantile(0.5, 0.2, 1.0)
-    return SendDoor(bound, trust, 0.0 if privunit else 0.4, memory, 3, False, quantile, privunit, 0.5, mechanism == "discrete")
+    return SendDoor(
+        bound,
+        trust,
+        0.0 if privunit else 0.4,
+        memory,
+        3,
+        False,
+        quantile,
+        privunit,
+        0.5,
+        mechanism == "discrete",
+    )
 
 
 def passed(door: SendDoor, rows: Tensor) -> tuple[Passage, Tensor]:
     passage = Passage(door, ALL, CLIP, torch.zeros_like(rows[0]))
-    return passage, torch.cat([passage.send(rows[:3], np.arange(3)), passage.send(rows[3:], np.arange(3, CLIENTS))])
+    return passage, torch.cat(
+        [passage.send(rows[:3], np.arange(3)), passage.send(rows[3:], np.arange(3, CLIENTS))]
+    )
 
 
 @pytest.mark.parametrize("dtype", FORMATS)
@@ -124,7 +164,9 @@ def passed(door: SendDoor, rows: Tensor) -> tuple[Passage, Tensor]:
     ("trust", "mechanism"),
     [*itertools.product(("local", "secagg", "central"), ("gaussian", "discrete")), ("local", "privunit")],
 )
-def test_one_client_at_the_send_door(trust: str, mechanism: str, bound: str, memory: str, dtype: torch.dtype) -> None:
+def test_one_client_at_the_send_door(
+    trust: str, mechanism: str, bound: str, memory: str, dtype: torch.dtype
+) -> None:
     """Whatever it offers: all is finite, the others' messages stay to the bit, and everything moves by its sensitivity at most."""
     door = door_of(trust, bound, mechanism, memory)
     others = torch.from_numpy(np.random.default_rng(2).normal(size=(CLIENTS, DIMENSION))).to(dtype)
@@ -179,7 +221,11 @@ class Embedded(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.embedding, self.recurrent, self.out = nn.Embedding(9, 4), nn.LSTM(4, 5, batch_first=True), nn.Linear(5, CLASSES)
+        self.embedding, self.recurrent, self.out = (
+            nn.Embedding(9, 4),
+            nn.LSTM(4, 5, batch_first=True),
+            nn.Linear(5, CLASSES),
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         found: Tensor = self.out(self.recurrent(self.embedding(x))[0][:, -1])
@@ -187,27 +233,53 @@ class Embedded(nn.Module):
 
 
 def modules(kind: str) -> Callable[[], nn.Module]:
-    norms = {"layer norm": lambda: nn.LayerNorm(8), "rms norm": lambda: nn.RMSNorm(8), "prelu": lambda: nn.PReLU()}
+    norms = {
+        "layer norm": lambda: nn.LayerNorm(8),
+        "rms norm": lambda: nn.RMSNorm(8),
+        "prelu": lambda: nn.PReLU(),
+    }
     if kind in norms:
-        return lambda: nn.Sequential(nn.Flatten(), nn.Linear(36, 8), norms[kind](), nn.ReLU(), nn.Linear(8, CLASSES))
+        return lambda: nn.Sequential(
+            nn.Flatten(), nn.Linear(36, 8), norms[kind](), nn.ReLU(), nn.Linear(8, CLASSES)
+        )
     image = list(SHAPE)
     return {
         "mlp": partial(mlp, image, CLASSES, [300, 7]),
         "cnn": partial(cnn, image, CLASSES, [4], 3, "none"),
         "group norm": partial(cnn, image, CLASSES, [4, 8], 3, "group"),
         "lstm": OfNumbers,
-        "deep": lambda: nn.Sequential(nn.Flatten(), *(layer for _ in range(3) for layer in (nn.Linear(36, 36), nn.Tanh()))),
-        "transposed": lambda: nn.Sequential(nn.ConvTranspose2d(1, 3, 2, 2), nn.Flatten(), nn.Linear(432, CLASSES)),
-        "large positions": lambda: nn.Sequential(nn.Flatten(1, 2), nn.Linear(6, 40), nn.ReLU(), nn.Flatten(), nn.Linear(240, CLASSES)),
+        "deep": lambda: nn.Sequential(
+            nn.Flatten(), *(layer for _ in range(3) for layer in (nn.Linear(36, 36), nn.Tanh()))
+        ),
+        "transposed": lambda: nn.Sequential(
+            nn.ConvTranspose2d(1, 3, 2, 2), nn.Flatten(), nn.Linear(432, CLASSES)
+        ),
+        "large positions": lambda: nn.Sequential(
+            nn.Flatten(1, 2), nn.Linear(6, 40), nn.ReLU(), nn.Flatten(), nn.Linear(240, CLASSES)
+        ),
     }[kind]
 
 
-MODULES = ["mlp", "cnn", "group norm", "lstm", "deep", "transposed", "large positions", "layer norm", "rms norm", "prelu"]
+MODULES = [
+    "mlp",
+    "cnn",
+    "group norm",
+    "lstm",
+    "deep",
+    "transposed",
+    "large positions",
+    "layer norm",
+    "rms norm",
+    "prelu",
+]
 LINEAR = {"two classes": (2, False), "softmax": (3, True), "squares": (0, True)}
 
 
 def problems() -> list[tuple[str, str]]:
-    return [*((kind, backend) for kind in MODULES for backend in ("loop", "flat", "vmap")), *((kind, "closed form") for kind in LINEAR)]
+    return [
+        *((kind, backend) for kind in MODULES for backend in ("loop", "flat", "vmap")),
+        *((kind, "closed form") for kind in LINEAR),
+    ]
 
 
 @cache
@@ -262,7 +334,9 @@ def released(problem: Problem, batch: Batch, y: Tensor, clip: float | None) -> t
 def test_one_record_at_the_gradient_door(kind: str, backend: str, clip: float, size: float) -> None:
     """Whatever it holds, at a model of usual numbers and at one of large ones."""
     problem, dtype = problem_of(kind, backend), torch.float32
-    y = size * problem.start(0, torch.empty(0)).add(torch.linspace(-0.1, 0.1, problem.dimension)).expand(2, -1)
+    y = size * problem.start(0, torch.empty(0)).add(torch.linspace(-0.1, 0.1, problem.dimension)).expand(
+        2, -1
+    )
     moved = {}
     for name, record in features(dtype).items():
         for target in (0, 1):
@@ -271,7 +345,9 @@ def test_one_record_at_the_gradient_door(kind: str, backend: str, clip: float, s
             assert torch.equal(moved[name, target][1], moved["0", 0][1]), "the other client's"
             assert passage.counts.blanked in (0, 1)
             assert passage.counts.all == 2 * RECORDS - 1
-    slack = 3e-7 * (clip + length(0.01 * y[0]))  # of what float32 adds up: the others' gradients, and the ridge
+    slack = 3e-7 * (
+        clip + length(0.01 * y[0])
+    )  # of what float32 adds up: the others' gradients, and the ridge
     for one, other in itertools.combinations(moved.values(), 2):
         assert length((one - other)[0]) <= 2 * clip / RECORDS * ROUNDING + slack
 
@@ -301,7 +377,9 @@ def test_a_long_record_with_a_short_residual(kind: str, clip: float, monkeypatch
         problem: Problem = LinearProblem(36, 2, False, 0.0)
         y = y[:, :36]
     elif kind == "one layer":
-        problem = ModuleProblem(lambda: nn.Sequential(nn.Flatten(), nn.Linear(36, 2, bias=False)), 2, 0.0, classify(), "flat")
+        problem = ModuleProblem(
+            lambda: nn.Sequential(nn.Flatten(), nn.Linear(36, 2, bias=False)), 2, 0.0, classify(), "flat"
+        )
     else:  # one of two positions is met by the weights, so that the gradient is not kept
         problem = ModuleProblem(lambda: Summed(), 2, 0.0, classify(), "flat")
     batch = Batch(long[None], target, torch.ones(1, 1))
@@ -332,12 +410,16 @@ def of_one_overflow(problem: Problem, kind: str) -> tuple[Tensor, Batch]:
 
 @pytest.mark.parametrize("backend", ["loop", "flat", "vmap"])
 @pytest.mark.parametrize("kind", ["mlp", "group norm", "lstm"])
-def test_a_blanked_record_is_left_out_to_the_bit(kind: str, backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_blanked_record_is_left_out_to_the_bit(
+    kind: str, backend: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What stays is the others' sum, whether the gradients are kept or computed twice."""
     problem = problem_of(kind, backend)
     y, batch = of_one_overflow(problem, kind)
     y = y.clone()
-    y[0, -1] = math.nan if kind == "lstm" else y[0, -1]  # an LSTM's gates hold what comes in: its model has to be broken
+    y[0, -1] = (
+        math.nan if kind == "lstm" else y[0, -1]
+    )  # an LSTM's gates hold what comes in: its model has to be broken
     found, passage = released(problem, batch, y, 0.8)
     if kind == "lstm":
         assert passage.counts.blanked == RECORDS
@@ -426,7 +508,11 @@ def test_workers_count_alike(place: str) -> None:
     for crew in (cohorts.Alone, partial(Workers, count=2)):
         played = evil(settings, 3e38)
         state = played.start
-        with crew(played.cohort, state) if crew is not cohorts.Alone else cohorts.Alone(played.cohort) as working:  # type: ignore[call-arg]
+        with (
+            crew(played.cohort, state)
+            if crew is not cohorts.Alone
+            else cohorts.Alone(played.cohort) as working
+        ):  # type: ignore[call-arg]
             found = [played.cohort.play(state, played.schedule.round(0), working)]
         rounds.append([found[0][0].server.x.numpy().tobytes(), found[0][1].blanked])
     assert rounds[0] == rounds[1]
@@ -445,7 +531,9 @@ def test_a_round_moves_by_the_sensitivity(model: str, place: str, algo: str) -> 
         offered: list[Tensor] = []
         total = Passage.sent
 
-        def spied(passage: Passage, ledger: Ledger, total: Any = total, offered: list[Tensor] = offered) -> Any:
+        def spied(
+            passage: Passage, ledger: Ledger, total: Any = total, offered: list[Tensor] = offered
+        ) -> Any:
             offered.append(passage.total)
             return total(passage, ledger)
 

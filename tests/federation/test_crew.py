@@ -47,9 +47,14 @@ def all_of(state: State, diagnostics: Any, crew: Any) -> dict[str, bytes]:
     ledger = state.ledger
     found = {f"server.{name}": bits(t) for name, t in zip(state.server._fields, state.server, strict=True)}
     found |= {"velocity": bits(state.velocity), "memory": bits(state.memory), "earlier": bits(state.earlier)}
-    found |= {"taken": ledger.taken.tobytes(), "releases": repr((ledger.rounds, sorted(ledger.sums.items()))).encode()}
+    found |= {
+        "taken": ledger.taken.tobytes(),
+        "releases": repr((ledger.rounds, sorted(ledger.sums.items()))).encode(),
+    }
     numbers = [state.clip, *dataclasses.astuple(diagnostics)]
-    found["numbers"] = struct.pack(f"{len(numbers)}d", *(float("nan") if number is None else number for number in numbers))
+    found["numbers"] = struct.pack(
+        f"{len(numbers)}d", *(float("nan") if number is None else number for number in numbers)
+    )
     for test in (False, True):
         found |= {f"{name} {test}": bits(t) for name, t in crew.losses(state.output, test)._asdict().items()}
     return found
@@ -75,7 +80,12 @@ def told(played: Played, made: Callable[[Played], Any]) -> Told:
 
 def differing(one: Told, other: Told) -> list[str]:
     assert list(one) == list(other)
-    return [f"{name} after round {k + 1}" for name in one for k, (a, b) in enumerate(zip(one[name], other[name], strict=True)) if a != b]
+    return [
+        f"{name} after round {k + 1}"
+        for name in one
+        for k, (a, b) in enumerate(zip(one[name], other[name], strict=True))
+        if a != b
+    ]
 
 
 def same_with_every_crew(settings: Settings, build: Build = cohort_of, groups: int = 6) -> Told:
@@ -109,9 +119,21 @@ VARIANTS = {
     "central": ("algo=dp_fedexp_scaffold", "privacy=central", "privacy.memory=own_update"),
     "local": ("algo=dp_fedexp", "privacy=local", "algo.naive=true"),
     "normalise": ("algo=dp_fedavg", "privacy.bound=normalise"),
-    "average, momentum": ("algo=dp_scaffnew", "average_last=3", "server_momentum=0.5", "local_momentum=0.3", "lr_decay=0.9"),
+    "average, momentum": (
+        "algo=dp_scaffnew",
+        "average_last=3",
+        "server_momentum=0.5",
+        "local_momentum=0.3",
+        "lr_decay=0.9",
+    ),
     "full lots": ("algo=dp_scaffold", "privacy=record"),
-    "record median": ("algo=dp_fedavg", "privacy=record", "privacy.clip=median", "batch_size=4", "privacy.neighbours=replace_one"),
+    "record median": (
+        "algo=dp_fedavg",
+        "privacy=record",
+        "privacy.clip=median",
+        "batch_size=4",
+        "privacy.neighbours=replace_one",
+    ),
     "float64": ("algo=dp_scaffold", "dtype=float64", "batch_size=4"),
     "uneven": ("algo=dp_scaffnew", "partition=dirichlet", "dataset.classes=2", "model.bias=true"),
 }
@@ -125,18 +147,26 @@ def test_every_way_through_the_doors(variant: str) -> None:
 def test_privunit() -> None:
     eps = [f"privacy.eps{k}=3" for k in range(3)]
     overrides = [o for o in TINY if "noise_multiplier" not in o]
-    same_with_every_crew(in_chunks(settings_of(*overrides, "algo=dp_fedexp", "privacy=local", "privacy.mechanism=privunit", *eps)))
+    same_with_every_crew(
+        in_chunks(
+            settings_of(*overrides, "algo=dp_fedexp", "privacy=local", "privacy.mechanism=privunit", *eps)
+        )
+    )
 
 
 def test_the_median_is_of_the_whole_cohort() -> None:
     """One group, whatever the chunk: only evaluation is shared out."""
-    same_with_every_crew(in_chunks(settings_of(*TINY, "algo=dp_fedavg", "privacy.clip=median", "sampled_clients=9")), groups=1)
+    same_with_every_crew(
+        in_chunks(settings_of(*TINY, "algo=dp_fedavg", "privacy.clip=median", "sampled_clients=9")), groups=1
+    )
 
 
 @pytest.mark.parametrize("name", ["dp_fedavg", "dp_fedexp", "fedavg"])
 def test_poisson_cohorts(name: str) -> None:
     """Empty ones, and one more than twice as large as expected."""
-    settings = in_chunks(settings_of(*LONGER, f"algo={name}", "client_sampling=poisson", "sampled_clients=2"), 1)
+    settings = in_chunks(
+        settings_of(*LONGER, f"algo={name}", "client_sampling=poisson", "sampled_clients=2"), 1
+    )
     first = cohort_of(settings)
     sizes = [len(first.schedule.cohort(index)) for index in range(first.schedule.rounds)]
     assert min(sizes) == 0
@@ -146,7 +176,9 @@ def test_poisson_cohorts(name: str) -> None:
 
 def test_poisson_lots_that_are_empty() -> None:
     neighbours = ("privacy.neighbours=add_remove_one", "sampled_clients=9")
-    same_with_every_crew(in_chunks(settings_of(*TINY, "algo=dp_scaffold", "privacy=record", "sample_rate=0.04", *neighbours)))
+    same_with_every_crew(
+        in_chunks(settings_of(*TINY, "algo=dp_scaffold", "privacy=record", "sample_rate=0.04", *neighbours))
+    )
 
 
 @pytest.mark.parametrize("limit", [1, 3])
@@ -159,13 +191,23 @@ def test_groups_that_are_larger_than_a_chunk(limit: int, monkeypatch: pytest.Mon
 
 
 def test_most_groups() -> None:
-    assert [most_groups(d) for d in (1, 51_300, 2**20, 2**20 + 1, 2**25, 2**26, 128_774_530)] == [64, 64, 64, 63, 2, 1, 1]
+    assert [most_groups(d) for d in (1, 51_300, 2**20, 2**20 + 1, 2**25, 2**26, 128_774_530)] == [
+        64,
+        64,
+        64,
+        63,
+        2,
+        1,
+        1,
+    ]
     assert all(most_groups(d) * d * 4 <= 2**28 for d in (10_000, 10**6, 10**7, 2**26))
 
 
 def test_more_chunks_than_groups() -> None:
     hundred = [o for o in TINY if "clients" not in o and "records" not in o]
-    settings = settings_of(*hundred, "algo=dp_scaffnew", "clients=100", "dataset.clients=100", "dataset.records_per_client=5")
+    settings = settings_of(
+        *hundred, "algo=dp_scaffnew", "clients=100", "dataset.clients=100", "dataset.records_per_client=5"
+    )
     same_with_every_crew(in_chunks(settings, 1), groups=64)
 
 
@@ -175,7 +217,11 @@ def test_more_chunks_than_groups() -> None:
 def images(settings: Settings) -> Played:
     draw = np.random.default_rng(0)
     x, y = draw.normal(size=(120, 1, 6, 6)).astype(np.float32), draw.integers(0, 3, 120)
-    return cohort_on(settings, Records(x[:80], y[:80], x[80:], y[80:], None, 3, "random", None), list(np.arange(80).reshape(10, 8)))
+    return cohort_on(
+        settings,
+        Records(x[:80], y[:80], x[80:], y[80:], None, 3, "random", None),
+        list(np.arange(80).reshape(10, 8)),
+    )
 
 
 def sentences(settings: Settings) -> Played:
@@ -185,8 +231,20 @@ def sentences(settings: Settings) -> Played:
     return cohort_on(settings, records, list(np.arange(80).reshape(10, 8)))
 
 
-CNN = {"_target_": "dpfl_bench.problems.models.cnn.cnn", "name": "cnn", "channels": [4, 8], "kernel": 3, "norm": "group"}
-LSTM = {"_target_": "dpfl_bench.problems.models.lstm.lstm", "name": "lstm", "embedding": 3, "hidden": 4, "layers": 2}
+CNN = {
+    "_target_": "dpfl_bench.problems.models.cnn.cnn",
+    "name": "cnn",
+    "channels": [4, 8],
+    "kernel": 3,
+    "norm": "group",
+}
+LSTM = {
+    "_target_": "dpfl_bench.problems.models.lstm.lstm",
+    "name": "lstm",
+    "embedding": 3,
+    "hidden": 4,
+    "layers": 2,
+}
 LSTM |= {"every_position": None, "vocabulary": None}
 WORDS = {"task": "next_token", "unknown": 1}
 LEVELS = {
@@ -239,7 +297,10 @@ class Forgetful(Workers):
 
 def test_another_order_of_the_sums_is_seen() -> None:
     settings = in_chunks(settings_of(*TINY, "algo=dp_fedavg", "sampled_clients=9"))
-    expected, other = told(cohort_of(settings), alone), told(cohort_of(settings), lambda played: Backwards(played.cohort))
+    expected, other = (
+        told(cohort_of(settings), alone),
+        told(cohort_of(settings), lambda played: Backwards(played.cohort)),
+    )
     assert "server.x after round 1" in differing(other, expected)
     assert not [name for name in differing(other, expected) if name.startswith(("taken", "releases"))]
     x, y = (np.frombuffer(found["server.x"][-1], np.float32) for found in (expected, other))
@@ -249,13 +310,17 @@ def test_another_order_of_the_sums_is_seen() -> None:
 def test_stale_sums_are_seen() -> None:
     settings = in_chunks(settings_of(*TINY, "algo=dp_fedavg", "sampled_clients=9"))
     expected = told(cohort_of(settings), alone)
-    assert "server.x after round 1" in differing(told(cohort_of(settings), lambda p: Stale(p.cohort, p.start, 2)), expected)
+    assert "server.x after round 1" in differing(
+        told(cohort_of(settings), lambda p: Stale(p.cohort, p.start, 2)), expected
+    )
 
 
 def test_what_was_not_remembered_is_seen() -> None:
     settings = in_chunks(settings_of(*TINY, "algo=dp_scaffold", "sampled_clients=9"))
     expected = told(cohort_of(settings), alone)
-    assert "memory after round 1" in differing(told(cohort_of(settings), lambda p: Forgetful(p.cohort, p.start, 2)), expected)
+    assert "memory after round 1" in differing(
+        told(cohort_of(settings), lambda p: Forgetful(p.cohort, p.start, 2)), expected
+    )
 
 
 # waiting

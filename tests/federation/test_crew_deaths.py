@@ -84,7 +84,10 @@ class Acting:
 
 
 def acting(played: Played, act: Callable[[int], object], where: str = "client") -> Played:
-    return dataclasses.replace(played, cohort=dataclasses.replace(played.cohort, algorithm=Acting(played.cohort.algorithm, act, where)))
+    return dataclasses.replace(
+        played,
+        cohort=dataclasses.replace(played.cohort, algorithm=Acting(played.cohort.algorithm, act, where)),
+    )
 
 
 @contextmanager
@@ -126,7 +129,9 @@ def kill(crew: Workers, number: int = 0) -> None:
     assert until(lambda: not alive(pid_of(crew, number)))
 
 
-KILLED = r"^worker process \d+ ended by SIGKILL .*engine\.workers.*engine\.memory.*goes on from the checkpoint$"
+KILLED = (
+    r"^worker process \d+ ended by SIGKILL .*engine\.workers.*engine\.memory.*goes on from the checkpoint$"
+)
 
 # deaths
 
@@ -142,7 +147,10 @@ def test_in_the_middle_of_a_round(played: Played, clean: None, count: int, where
 
 def test_a_worker_that_leaves(played: Played, clean: None) -> None:
     leaving = acting(played, lambda _: os._exit(7))
-    with pytest.raises(WorkerDied, match=r"^worker process \d+ ended by exit code 7 .*checkpoint$"), crew_of(leaving) as crew:
+    with (
+        pytest.raises(WorkerDied, match=r"^worker process \d+ ended by exit code 7 .*checkpoint$"),
+        crew_of(leaving) as crew,
+    ):
         list(play(leaving, crew))
 
 
@@ -170,7 +178,9 @@ def test_all_at_once(played: Played, clean: None) -> None:
         list(play(fatal, crew))
 
 
-def test_while_the_others_wait_for_the_counter(played: Played, clean: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_while_the_others_wait_for_the_counter(
+    played: Played, clean: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def numbers(crew: Workers, count: int) -> Iterator[int]:
         with crew._next.get_lock():
             time.sleep(0.3)  # the others are here too
@@ -196,7 +206,9 @@ def test_in_the_middle_of_its_answer(played: Played, clean: None, monkeypatch: p
         list(play(played, crew))
 
 
-def test_in_the_middle_of_a_long_question(played: Played, clean: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_in_the_middle_of_a_long_question(
+    played: Played, clean: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A cohort of a million does not fit into a pipe: the first process is still writing."""
     first, received = os.getpid(), crew_file._received
 
@@ -214,7 +226,9 @@ def test_in_the_middle_of_a_long_question(played: Played, clean: None, monkeypat
 
 
 @pytest.mark.parametrize("error", [OSError(11, "Resource temporarily unavailable"), KeyboardInterrupt()])
-def test_while_the_crew_is_made(played: Played, error: BaseException, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_while_the_crew_is_made(
+    played: Played, error: BaseException, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """No process can be had, or a second Ctrl-C: those that were made end at once, before anybody catches the error."""
     fork, made = os.fork, list[int]()
 
@@ -322,7 +336,14 @@ def raising(error: BaseException) -> Callable[[int], None]:
 
 
 @pytest.mark.parametrize(
-    "error", [ValueError("so it is"), OverspentError("so it is"), MemoryError("so it is"), torch.OutOfMemoryError("so it is")], ids=repr
+    "error",
+    [
+        ValueError("so it is"),
+        OverspentError("so it is"),
+        MemoryError("so it is"),
+        torch.OutOfMemoryError("so it is"),
+    ],
+    ids=repr,
 )
 def test_an_error_arrives_with_its_type_and_message(played: Played, clean: None, error: Exception) -> None:
     wrong = acting(played, raising(error))
@@ -340,7 +361,9 @@ class Local(Exception):
     __qualname__ = "nowhere.Local"
 
 
-@pytest.mark.parametrize("error", [TwoWords("this", "that"), Holding("this and that"), Local("this and that")], ids=repr)
+@pytest.mark.parametrize(
+    "error", [TwoWords("this", "that"), Holding("this and that"), Local("this and that")], ids=repr
+)
 def test_an_error_that_does_not_travel_is_told_as_well(played: Played, clean: None, error: Exception) -> None:
     wrong = acting(played, raising(error))
     with pytest.raises(RuntimeError) as found, crew_of(wrong) as crew:
@@ -353,10 +376,19 @@ def test_one_gradient_too_many(played: Played, clean: None) -> None:
     class Greedy(Acting):
         def __getattr__(self, name: str) -> Any:
             found = getattr(self.inner, name)
-            return found if name != "client" else lambda server, own, local: [found(server, own, local), local.gradient(server.x[None])][0]
+            return (
+                found
+                if name != "client"
+                else lambda server, own, local: [found(server, own, local), local.gradient(server.x[None])][0]
+            )
 
-    greedy = dataclasses.replace(played, cohort=dataclasses.replace(played.cohort, algorithm=Greedy(played.cohort.algorithm, die, "")))
-    with pytest.raises(RuntimeError, match="more than the 3 gradients that this round's schedule allows"), crew_of(greedy) as crew:
+    greedy = dataclasses.replace(
+        played, cohort=dataclasses.replace(played.cohort, algorithm=Greedy(played.cohort.algorithm, die, ""))
+    )
+    with (
+        pytest.raises(RuntimeError, match="more than the 3 gradients that this round's schedule allows"),
+        crew_of(greedy) as crew,
+    ):
         list(play(greedy, crew))
 
 
@@ -391,7 +423,9 @@ def test_in_a_worker_process_of_joblib() -> None:
 
 def test_in_a_daemon() -> None:
     """It may not have children: it works alone."""
-    settings = dataclasses.replace(settings_of(*GIVEN), engine=dataclasses.replace(settings_of(*GIVEN).engine, workers=None, chunk=1))
+    settings = dataclasses.replace(
+        settings_of(*GIVEN), engine=dataclasses.replace(settings_of(*GIVEN).engine, workers=None, chunk=1)
+    )
     ours, theirs = multiprocessing.Pipe(False)
 
     def daemon() -> None:

@@ -21,7 +21,15 @@ from test_resume import same_numbers
 
 pytestmark = pytest.mark.slow
 
-LONG = ("total_steps=1000", "local_steps=2", "eval_every=50", "checkpoint_every=60", "plot=false", "device=cpu", "engine.chunk=10")
+LONG = (
+    "total_steps=1000",
+    "local_steps=2",
+    "eval_every=50",
+    "checkpoint_every=60",
+    "plot=false",
+    "device=cpu",
+    "engine.chunk=10",
+)
 CASES = {
     "dp_scaffnew": ("algo=dp_scaffnew", *LONG),  # 90 clients' memories are shared
     "dp_scaffold": ("algo=dp_scaffold", "privacy=record", "batch_size=2", "lr=.1", *LONG),
@@ -76,9 +84,13 @@ def started(whole: Whole, outputs: Path, workers: int = 2) -> Iterator[Started]:
     had = _rows(folder)
     command = [str(BINARY), "run", *whole.given, f"engine.workers={workers}", f"outputs={outputs}"]
     with (outputs / "stderr.txt").open("w") as errors:
-        process = subprocess.Popen(command, stderr=errors, stdout=subprocess.DEVNULL, text=True, start_new_session=True)
+        process = subprocess.Popen(
+            command, stderr=errors, stdout=subprocess.DEVNULL, text=True, start_new_session=True
+        )
     try:
-        assert until(lambda: (_rows(folder) > had + 2 and _rounds(folder) > 0) or process.poll() is not None, 60)
+        assert until(
+            lambda: (_rows(folder) > had + 2 and _rounds(folder) > 0) or process.poll() is not None, 60
+        )
         found = children(process.pid)
         assert len(found) == workers
         assert not named_memory(process.pid)
@@ -102,7 +114,9 @@ def _rounds(folder: Path) -> int:
 
 
 @pytest.mark.parametrize(("name", "victim"), [("dp_scaffnew", 0), ("dp_scaffold", 1)])
-def test_a_killed_worker(server: Forks, name: str, victim: int, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_a_killed_worker(
+    server: Forks, name: str, victim: int, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     whole = undisturbed(server, name, tmp_path_factory.mktemp("other"))
     with started(whole, tmp_path) as run:
         pid = run.workers[victim]
@@ -120,7 +134,9 @@ def test_a_killed_worker(server: Forks, name: str, victim: int, tmp_path: Path, 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)
 @pytest.mark.parametrize("later", [1, 2])
-def test_a_signal_to_the_whole_group(whole: Whole, number: signal.Signals, later: int, tmp_path: Path) -> None:
+def test_a_signal_to_the_whole_group(
+    whole: Whole, number: signal.Signals, later: int, tmp_path: Path
+) -> None:
     with started(whole, tmp_path) as run:
         os.killpg(run.process.pid, number)
         assert run.end() == 128 + number

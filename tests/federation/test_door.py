@@ -30,7 +30,8 @@ CLIENTS, DIMENSION = 6, 4096
 EVERYONE = np.arange(CLIENTS)
 ALL = Round(index=0, steps=1, lr=1.0, p=1.0, cohort=EVERYONE, divisor=CLIENTS)
 UPDATES = (
-    torch.from_numpy(np.random.default_rng(0).normal(size=(CLIENTS, DIMENSION))) * torch.tensor([[0.0, 1e-3, 0.01, 1, 10, 1e6]]).T.double()
+    torch.from_numpy(np.random.default_rng(0).normal(size=(CLIENTS, DIMENSION)))
+    * torch.tensor([[0.0, 1e-3, 0.01, 1, 10, 1e6]]).T.double()
 )
 
 
@@ -42,8 +43,14 @@ def settings_for(trust: str, *overrides: str) -> Settings:
 def door_of(settings: Settings, seed: int = 0) -> tuple[SendDoor, float]:
     """The door that a run has, and the standard deviation that the accountant reads: noise multiplier times sensitivity."""
     budget = Budget.of(settings, drawn_schedules(settings))
-    door = cohort_of(settings).cohort.door if not settings.private and not settings.privacy.bound_without_noise else None
-    return door or build_door(settings, budget, seed), budget.noise_multiplier * (settings.privacy.sensitivity or 0.0)
+    door = (
+        cohort_of(settings).cohort.door
+        if not settings.private and not settings.privacy.bound_without_noise
+        else None
+    )
+    return door or build_door(settings, budget, seed), budget.noise_multiplier * (
+        settings.privacy.sensitivity or 0.0
+    )
 
 
 @dataclass(frozen=True)
@@ -117,15 +124,30 @@ def test_central_noise_once_on_the_sum() -> None:
 @pytest.mark.parametrize("trust", ["local", "secagg", "central"])
 def test_what_a_whole_round_released_has_the_noise_of_privacy_json(trust: str) -> None:
     """Through the run's own cohort and chunks: 18 parameters, so 300 rounds, each from the same state."""
-    overrides = (f"privacy={trust}", "algo=dp_fedavg", "rounds=300", "engine.chunk=4", "dtype=float64", "server_lr=0.5")
+    overrides = (
+        f"privacy={trust}",
+        "algo=dp_fedavg",
+        "rounds=300",
+        "engine.chunk=4",
+        "dtype=float64",
+        "server_lr=0.5",
+    )
     settings = settings_of(*[o for o in TINY if o != "rounds=4"], *overrides)
     private = cohort_of(settings)
-    open_door = cohort_of(replace(settings, eps=math.inf, privacy=replace(settings.privacy, bound_without_noise=True)))
+    open_door = cohort_of(
+        replace(settings, eps=math.inf, privacy=replace(settings.privacy, bound_without_noise=True))
+    )
     rounds = [private.schedule.round(k) for k in range(300)]
-    same = open_door.cohort.play(open_door.start, rounds[0])[0].server.x  # full batches: every round moves alike but for the noise
+    same = open_door.cohort.play(open_door.start, rounds[0])[
+        0
+    ].server.x  # full batches: every round moves alike but for the noise
     ends = torch.stack([private.cohort.play(private.start, r)[0].server.x for r in rounds])
     (release,) = report.privacy(private.job)["releases"]
-    sent = {"local": release["noise_std"] * math.sqrt(10), "secagg": release["noise_std"], "central": release["noise_std"]}[trust]
+    sent = {
+        "local": release["noise_std"] * math.sqrt(10),
+        "secagg": release["noise_std"],
+        "central": release["noise_std"],
+    }[trust]
     check((ends - same) * 10 / 0.5, sent)
     assert private.start.ledger.rounds == release["rounds"] == 300
 
@@ -143,10 +165,16 @@ def test_no_two_clients_rounds_or_seeds_share_noise() -> None:
         (seed, k, i): mechanisms.client_gaussian(seed, k, [i], DIMENSION, 1.0, np.float32)[0]
         for seed, k, i in itertools.product((0, 1, 2**40), (0, 1, 2), (0, 1, 2))
     }
-    noise |= {(seed, k, "server"): mechanisms.server_gaussian(seed, k, DIMENSION, 1.0, np.float32) for seed in (0, 1) for k in (0, 1)}
+    noise |= {
+        (seed, k, "server"): mechanisms.server_gaussian(seed, k, DIMENSION, 1.0, np.float32)
+        for seed in (0, 1)
+        for k in (0, 1)
+    }
     noise["lots"] = rng.generator(0, "lot", 0, 0).standard_normal(DIMENSION, dtype=np.float32)
     for (a, one), (b, other) in itertools.combinations(noise.items(), 2):
-        assert not np.isin(one, other).mean() > 0.01, f"{a} and {b} share numbers"  # float32 values coincide now and then
+        assert not np.isin(one, other).mean() > 0.01, (
+            f"{a} and {b} share numbers"
+        )  # float32 values coincide now and then
         assert not correlated(one, other), f"{a} and {b}"
     # the control: a tenth of one client's noise in another's
     mixed = noise[0, 0, 0] + 0.1 * noise[0, 0, 1]

@@ -22,7 +22,9 @@ CLASSED = {
 }
 
 
-def deal(name: str, labels: np.ndarray = LABELS, clients: int = 20, seed: int = 0, **own: float) -> partition.Parts:
+def deal(
+    name: str, labels: np.ndarray = LABELS, clients: int = 20, seed: int = 0, **own: float
+) -> partition.Parts:
     return getattr(partition, name)(labels, None, clients, generator(seed, "partition"), **own)
 
 
@@ -62,7 +64,9 @@ def test_shards_hold_one_class_each_where_the_sizes_divide() -> None:
     assert ((counts > 0).sum(axis=1) <= 5).all()
     # 300 shards, 30 of each class, 5 drawn without replacement: E[classes seen] = 10 (1 - C(270,5)/C(300,5)) = 4.122
     miss = np.prod([(270 - k) / (300 - k) for k in range(5)])
-    assert abs((counts > 0).sum(axis=1).mean() - 10 * (1 - miss)) < 5 * 0.71 / 60**0.5  # .71: deviation for one client
+    assert (
+        abs((counts > 0).sum(axis=1).mean() - 10 * (1 - miss)) < 5 * 0.71 / 60**0.5
+    )  # .71: deviation for one client
 
 
 def test_ties_are_dealt_in_random_order() -> None:
@@ -73,7 +77,8 @@ def test_ties_are_dealt_in_random_order() -> None:
 def test_similarity_from_sorted_to_iid() -> None:
     labels = generator(0, "labels").permutation(np.repeat(np.arange(10), 1000))
     sorted_only, tenth, alike = (
-        np.array([histogram(p, labels) for p in deal("similarity", labels, 10, percent=percent)]) for percent in (0, 10, 100)
+        np.array([histogram(p, labels) for p in deal("similarity", labels, 10, percent=percent)])
+        for percent in (0, 10, 100)
     )
     assert np.array_equal(sorted_only, 1000 * np.eye(10, dtype=int))
     # client k: 100 records at random, the 900 others from a contiguous stretch of the sorted rest
@@ -108,7 +113,9 @@ def test_dirichlet_gives_everything_out_even_for_tiny_alpha() -> None:
 
 def test_dirichlet_with_huge_alpha_is_balanced() -> None:
     labels = np.repeat(np.arange(10), 5000)
-    counts = np.array([histogram(part, labels) for part in deal("dirichlet", labels, clients=50, alpha=1e6)[:25]])
+    counts = np.array(
+        [histogram(part, labels) for part in deal("dirichlet", labels, clients=50, alpha=1e6)[:25]]
+    )
     assert abs(counts - 100).max() < 5 * (1000 * 0.1 * 0.9) ** 0.5  # multinomial, 1000 draws
 
 
@@ -149,7 +156,9 @@ def test_iid_takes_regression_targets() -> None:
     assert len(deal("iid", np.linspace(0, 1, 100, dtype=np.float32))) == 20
 
 
-@pytest.mark.parametrize("file", sorted((Path(__file__).parents[2] / "conf/partition").glob("*.yaml")), ids=lambda file: file.stem)
+@pytest.mark.parametrize(
+    "file", sorted((Path(__file__).parents[2] / "conf/partition").glob("*.yaml")), ids=lambda file: file.stem
+)
 def test_files_name_the_parameters_of_their_function(file: Path) -> None:
     config = OmegaConf.to_container(OmegaConf.load(file))
     assert isinstance(config, dict)

@@ -24,10 +24,22 @@ LOTS = {
     "fixed": ("privacy.neighbours=replace_one", "batch_size=3"),
     "poisson": ("privacy.neighbours=add_remove_one", "sample_rate=0.4"),
 }
-EXPECTED = {"full": 2 * CLIP / 8, "full-zero-out": CLIP / 8, "fixed": 2 * CLIP / 3, "poisson": CLIP / (0.4 * 8)}  # S, from the papers
+EXPECTED = {
+    "full": 2 * CLIP / 8,
+    "full-zero-out": CLIP / 8,
+    "fixed": 2 * CLIP / 3,
+    "poisson": CLIP / (0.4 * 8),
+}  # S, from the papers
 
 
-def prepared(x: np.ndarray, y: np.ndarray, *overrides: str, rounds: int = 1, steps: int = 1, start: np.ndarray | None = None) -> Played:
+def prepared(
+    x: np.ndarray,
+    y: np.ndarray,
+    *overrides: str,
+    rounds: int = 1,
+    steps: int = 1,
+    start: np.ndarray | None = None,
+) -> Played:
     """x: (clients, n, d), y: (clients, n)."""
     settings = settings_of(
         "algo=dp_fedavg", "privacy=record", f"privacy.clip={CLIP}",
@@ -64,7 +76,9 @@ class Silence:
 
 
 @pytest.mark.parametrize("lots", LOTS)
-def test_one_record_moves_a_lot_by_the_sensitivity_and_no_further(lots: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_record_moves_a_lot_by_the_sensitivity_and_no_further(
+    lots: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(mechanisms, "RecordGaussian", Silence)
     x, y = data()
     moves = []
@@ -88,7 +102,9 @@ def test_one_record_moves_a_lot_by_the_sensitivity_and_no_further(lots: str, mon
 
 def noise_of(played: Played, rounds: int) -> np.ndarray:
     """What noise adds to the model in each of many rounds from the same start, (rounds, d)."""
-    ends = [played.cohort.play(played.start, played.schedule.round(k))[0].server.x.numpy() for k in range(rounds)]
+    ends = [
+        played.cohort.play(played.start, played.schedule.round(k))[0].server.x.numpy() for k in range(rounds)
+    ]
     return np.stack(ends)
 
 
@@ -113,7 +129,11 @@ def test_every_local_step_of_every_client_has_its_own_noise() -> None:
     for seed in (0, 1):
         for round in (0, 1):
             stream = mechanisms.RecordGaussian(seed, round, [0, 1, 5])
-            drawn |= {(seed, round, step, i): row for step in range(2) for i, row in enumerate(stream.draw(size, np.float32))}
+            drawn |= {
+                (seed, round, step, i): row
+                for step in range(2)
+                for i, row in enumerate(stream.draw(size, np.float32))
+            }
     drawn["messages"] = mechanisms.client_gaussian(0, 0, [0], size, 1.0, np.float32)[0]
     rows = np.stack(list(drawn.values()))
     assert len(np.unique(rows)) > 0.99 * rows.size  # float32 values coincide now and then
@@ -124,9 +144,14 @@ def test_every_local_step_of_every_client_has_its_own_noise() -> None:
 
 
 def test_a_clients_noise_does_not_depend_on_its_company() -> None:
-    together, alone = mechanisms.RecordGaussian(0, 3, [4, 9, 2]), [mechanisms.RecordGaussian(0, 3, [i]) for i in (4, 9, 2)]
+    together, alone = (
+        mechanisms.RecordGaussian(0, 3, [4, 9, 2]),
+        [mechanisms.RecordGaussian(0, 3, [i]) for i in (4, 9, 2)],
+    )
     for _ in range(3):
-        assert np.array_equal(together.draw(10, np.float32), np.stack([stream.draw(10, np.float32)[0] for stream in alone]))
+        assert np.array_equal(
+            together.draw(10, np.float32), np.stack([stream.draw(10, np.float32)[0] for stream in alone])
+        )
 
 
 def test_an_empty_lot_is_noised_like_any_other() -> None:
@@ -144,7 +169,15 @@ def test_the_ridge_and_weight_decay_are_neither_clipped_nor_noised(monkeypatch: 
     monkeypatch.setattr(mechanisms, "RecordGaussian", Silence)
     x, y = np.zeros((CLIENTS, RECORDS, FEATURES)), np.zeros((CLIENTS, RECORDS))
     start = np.full(FEATURES, 100.0)
-    played = prepared(x, y, "model.l2=0.5", "weight_decay=0.25", "privacy.neighbours=add_remove_one", "sample_rate=0.3", start=start)
+    played = prepared(
+        x,
+        y,
+        "model.l2=0.5",
+        "weight_decay=0.25",
+        "privacy.neighbours=add_remove_one",
+        "sample_rate=0.3",
+        start=start,
+    )
     end = played.cohort.play(played.start, played.schedule.round(0))[0].server.x
     torch.testing.assert_close(end, torch.full((FEATURES,), 25.0, dtype=torch.float64))
 
@@ -180,7 +213,9 @@ def test_what_cannot_be_measured_counts_nothing() -> None:
     found: list[torch.Tensor] = []
 
     class Asks:
-        def clipped_gradient(self, y: torch.Tensor, batch: Batch, factors: Factors) -> tuple[torch.Tensor, torch.Tensor]:
+        def clipped_gradient(
+            self, y: torch.Tensor, batch: Batch, factors: Factors
+        ) -> tuple[torch.Tensor, torch.Tensor]:
             found.append(factors(norms, batch.weights))
             return torch.zeros_like(y), norms
 

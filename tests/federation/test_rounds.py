@@ -29,7 +29,9 @@ def test_one_round(name: str, unit: str, samples: Path, monkeypatch: pytest.Monk
     if case.model == "vgg11":
         algo = "dp_fedavg"  # 6 GB; SCAFFOLD's controls make it 10
     if case.dataset in FILES:
-        monkeypatch.setenv("DPFL_DATA_DIR", str(sample(case.dataset, real_data(*FILES[case.dataset]), samples)))
+        monkeypatch.setenv(
+            "DPFL_DATA_DIR", str(sample(case.dataset, real_data(*FILES[case.dataset]), samples))
+        )
     asked += [f"algo={algo}", f"batch_size={min(2, case.lot)}", "eps=8", "rounds=1", "local_steps=1"]
     said = call("run", *case.arguments, *asked, *QUICK)
     result, rows = read(said.folder, "result.json"), metrics(said.folder)

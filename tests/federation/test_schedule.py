@@ -33,8 +33,12 @@ def check(count: float, trials: int, chance: float) -> None:
     assert errors(count, trials, 0.9 * chance) > 5
 
 
-def schedule(sampling: str = "full", clients: int = 20, size: int = 5, rounds: int = 50, seed: int = 0) -> Schedule:
-    return Schedule(seed, clients, clients if sampling == "full" else size, sampling, (2,) * rounds, 0.5, 0.1, 0.9)
+def schedule(
+    sampling: str = "full", clients: int = 20, size: int = 5, rounds: int = 50, seed: int = 0
+) -> Schedule:
+    return Schedule(
+        seed, clients, clients if sampling == "full" else size, sampling, (2,) * rounds, 0.5, 0.1, 0.9
+    )
 
 
 # coins
@@ -74,7 +78,9 @@ def test_coins_without_a_head_are_refused() -> None:
 
 
 def test_a_run_has_the_schedule_of_its_settings() -> None:
-    settings = settings_of(*TINY, "algo=dp_scaffnew", "sampled_clients=4", "lr=0.3", "lr_decay=0.5", "repeats=3", "seed=7")
+    settings = settings_of(
+        *TINY, "algo=dp_scaffnew", "sampled_clients=4", "lr=0.3", "lr_decay=0.5", "repeats=3", "seed=7"
+    )
     drawn = drawn_schedules(settings)
     assert [s.seed for s in drawn] == [7, 8, 9]
     assert {s.steps for s in drawn} == {(3, 3, 3, 3)}
@@ -140,14 +146,18 @@ def test_participation_counts_the_cohorts(sampling: str) -> None:
 @pytest.mark.parametrize("sampling", ["fixed", "poisson"])
 def test_cohorts_depend_on_seed_and_round_alone(sampling: str) -> None:
     one, other = schedule(sampling), schedule(sampling, seed=1)
-    assert [one.cohort(k).tolist() for k in range(10)] == [schedule(sampling, rounds=10).cohort(k).tolist() for k in range(10)]
+    assert [one.cohort(k).tolist() for k in range(10)] == [
+        schedule(sampling, rounds=10).cohort(k).tolist() for k in range(10)
+    ]
     assert [one.cohort(k).tolist() for k in range(10)] != [other.cohort(k).tolist() for k in range(10)]
     assert len({tuple(one.cohort(k)) for k in range(10)}) > 5
 
 
 @pytest.mark.parametrize("sampling", ["fixed", "poisson"])
 def test_releases_are_those_of_the_worst_seed(sampling: str) -> None:
-    settings = settings_of(*TINY, "algo=dp_fedavg", "sampled_clients=3", f"client_sampling={sampling}", "repeats=5")
+    settings = settings_of(
+        *TINY, "algo=dp_fedavg", "sampled_clients=3", f"client_sampling={sampling}", "repeats=5"
+    )
     drawn = drawn_schedules(settings)
     planned = Budget.of(settings, drawn).planned
     assert (planned.rounds, planned.clients, planned.cohort) == (4, 10, 3)
@@ -177,7 +187,9 @@ def test_lots_without_replacement_are_exactly_as_large_as_asked(records: int) ->
     assert len(taken) == records
     if records > 4:
         assert all(errors(count, 2000, 4 / records) < 5 for count in taken)
-        uneven = np.bincount(np.concatenate([rows[rows > 0] for rows in lots]), minlength=records)  # the first is never taken
+        uneven = np.bincount(
+            np.concatenate([rows[rows > 0] for rows in lots]), minlength=records
+        )  # the first is never taken
         assert not all(errors(count, 2000, 4 / records) < 5 for count in uneven)
 
 
@@ -202,7 +214,9 @@ def test_lots_depend_on_seed_round_and_client_alone(rule: LotRule) -> None:
 
 
 @pytest.mark.parametrize("rule", [LotRule(batch_size=3), LotRule(sample_rate=0.3)])
-def test_lots_do_not_depend_on_how_many_are_drawn_at_once(rule: LotRule, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lots_do_not_depend_on_how_many_are_drawn_at_once(
+    rule: LotRule, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A block of steps at a time: memory does not grow with the local steps."""
     whole = [rows.tolist() for rows in rule.draw(0, 0, 0, 40, 7)]
     for numbers in (1, 80, 200):
@@ -214,13 +228,27 @@ def test_padding_repeats_the_first_record_at_weight_zero() -> None:
     nothing = np.array([], dtype=int)
     lots = [[np.array([0, 2]), nothing], [nothing, np.array([1])], [np.array([1, 2, 4]), np.array([3, 5])]]
     index, weight, sizes = pad(lots, np.array([0, 10, 20]), np.array([0.5, 0.1, 1 / 3]))
-    assert index.tolist() == [[[0, 2, 0], [10, 10, 10], [21, 22, 24]], [[0, 0, 0], [11, 10, 10], [23, 25, 20]]]
-    assert weight.tolist() == [[[0.5, 0.5, 0], [0, 0, 0], [1 / 3] * 3], [[0, 0, 0], [0.1, 0, 0], [1 / 3, 1 / 3, 0]]]
+    assert index.tolist() == [
+        [[0, 2, 0], [10, 10, 10], [21, 22, 24]],
+        [[0, 0, 0], [11, 10, 10], [23, 25, 20]],
+    ]
+    assert weight.tolist() == [
+        [[0.5, 0.5, 0], [0, 0, 0], [1 / 3] * 3],
+        [[0, 0, 0], [0.1, 0, 0], [1 / 3, 1 / 3, 0]],
+    ]
     assert sizes.tolist() == [[2, 0, 3], [0, 1, 2]]
-    index, weight, _ = pad([[nothing]], np.array([3]), np.array([0.1]))  # a lot of nothing is one row of weight 0
+    index, weight, _ = pad(
+        [[nothing]], np.array([3]), np.array([0.1])
+    )  # a lot of nothing is one row of weight 0
     assert (index.tolist(), weight.tolist()) == ([[[3]]], [[[0.0]]])
-    index, weight, sizes = pad([[np.array([0, 2])], [np.array([1, 4])]], np.array([0, 10]), np.array([0.5, 0.25]))  # nothing to pad
-    assert (index.tolist(), weight.tolist(), sizes.tolist()) == ([[[0, 2], [11, 14]]], [[[0.5] * 2, [0.25] * 2]], [[2, 2]])
+    index, weight, sizes = pad(
+        [[np.array([0, 2])], [np.array([1, 4])]], np.array([0, 10]), np.array([0.5, 0.25])
+    )  # nothing to pad
+    assert (index.tolist(), weight.tolist(), sizes.tolist()) == (
+        [[[0, 2], [11, 14]]],
+        [[[0.5] * 2, [0.25] * 2]],
+        [[2, 2]],
+    )
 
 
 @pytest.mark.parametrize("shape", [(1, 1), (3, 7), (5, 8), (4, 9), (2, 3000)], ids=str)
@@ -229,7 +257,9 @@ def test_the_smallest_keys(shape: tuple[int, int]) -> None:
     for count in {1, (shape[1] + 1) // 2, shape[1]}:
         expected = np.sort(keys.argsort(axis=1)[:, :count], axis=1)
         assert np.array_equal(smallest(keys.copy(), count), expected)
-    assert np.array_equal(smallest(np.zeros(shape, dtype=np.uint64), 1)[:, 0], np.zeros(shape[0])), "ties go to the first"
+    assert np.array_equal(smallest(np.zeros(shape, dtype=np.uint64), 1)[:, 0], np.zeros(shape[0])), (
+        "ties go to the first"
+    )
 
 
 # generators
@@ -237,7 +267,12 @@ def test_the_smallest_keys(shape: tuple[int, int]) -> None:
 
 def test_every_purpose_and_number_has_its_own_key() -> None:
     ids = [(), (0,), (1,), (0, 0), (0, 1), (1, 0), (256,), (0, 0, 0), (-1,), (2**62,)]
-    asked = [(seed, purpose, i) for seed in (0, 1, 256, 2**40) for purpose in ("noise", "lot", "cohort", "coins", "init") for i in ids]
+    asked = [
+        (seed, purpose, i)
+        for seed in (0, 1, 256, 2**40)
+        for purpose in ("noise", "lot", "cohort", "coins", "init")
+        for i in ids
+    ]
     assert len({rng._key(*a) for a in asked}) == len(asked)
     first = [rng.generator(seed, purpose, *i).integers(2**63) for seed, purpose, i in asked]
     assert len(set(first)) == len(asked)
@@ -257,5 +292,7 @@ def test_initialisation_leaves_torchs_generator_alone() -> None:
     assert torch.equal(one.weight, again.weight)
     assert not torch.equal(one.weight, other.weight)
     torch.rand(1)
-    assert torch.equal(rng.initialised(lambda: nn.Linear(5, 4), 1).weight, one.weight)  # whatever was drawn before
+    assert torch.equal(
+        rng.initialised(lambda: nn.Linear(5, 4), 1).weight, one.weight
+    )  # whatever was drawn before
     assert not torch.equal(torch.get_rng_state(), before)  # the check sees a draw

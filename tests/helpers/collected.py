@@ -12,15 +12,47 @@ from dpfl_bench import RESULTS_VERSION
 from dpfl_bench.results.folder import RunFolder
 
 BASE: dict[str, Any] = {
-    **{"status": "done", "algo": "dp_fedavg", "dataset": "digits", "model": "logreg", "eps_target": 2.0, "eps": 1.999, "delta": 1e-5},
-    **{"clients": 9, "sampled_clients": 9, "unit": "client", "trust": "secagg", "neighbours": "replace_one", "observer": "server"},
-    **{"local_steps": 5, "rounds": 20, "total_steps": 100, "clip": 1.0, "lr": 0.1, "test_error_mean": 0.2, "test_error_std": 0.0},
-    **{"seeds": [0], "theory": None, "results_version": RESULTS_VERSION, "accountant": "exact", "fully_accounted": True, "seconds": 1.5},
+    **{
+        "status": "done",
+        "algo": "dp_fedavg",
+        "dataset": "digits",
+        "model": "logreg",
+        "eps_target": 2.0,
+        "eps": 1.999,
+        "delta": 1e-5,
+    },
+    **{
+        "clients": 9,
+        "sampled_clients": 9,
+        "unit": "client",
+        "trust": "secagg",
+        "neighbours": "replace_one",
+        "observer": "server",
+    },
+    **{
+        "local_steps": 5,
+        "rounds": 20,
+        "total_steps": 100,
+        "clip": 1.0,
+        "lr": 0.1,
+        "test_error_mean": 0.2,
+        "test_error_std": 0.0,
+    },
+    **{
+        "seeds": [0],
+        "theory": None,
+        "results_version": RESULTS_VERSION,
+        "accountant": "exact",
+        "fully_accounted": True,
+        "seconds": 1.5,
+    },
 }
 CONFIG = "eps: {eps}\nlr: {lr}\nseed: 0\nprivacy:\n  clip: {clip}\n  name: secagg\nalgo:\n  _target_: a.b\n  name: {algo}\n"
 
 
-def finish(name: str, where: str = "runs", *, overrides: str = "", config: str | None = None, **more: Any) -> Path:
+def finish(
+    name: str, where: str = "runs", *, overrides: str = "", config: str | None = None, **more: Any
+) -> Path:
     """A run that ended. `config`: its YAML, by default one of few keys."""
     result = {"run_id": name, **BASE, **more}
     folder = RunFolder(Path(where) / name)

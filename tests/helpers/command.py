@@ -51,7 +51,9 @@ def call(*arguments: str) -> Said:
 
 def command(*arguments: str, cwd: Path | None = None) -> Said:
     """The installed `dpfl-bench ARGUMENTS` in a process of its own."""
-    done = subprocess.run([BINARY, *arguments], cwd=cwd, capture_output=True, text=True, timeout=300, env=dict(os.environ))
+    done = subprocess.run(
+        [BINARY, *arguments], cwd=cwd, capture_output=True, text=True, timeout=300, env=dict(os.environ)
+    )
     return Said(done.returncode, done.stdout, done.stderr)
 
 

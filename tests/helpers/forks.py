@@ -66,7 +66,9 @@ class Child:
         """Wait until this very process has begun to train there and metrics.csv has `rows` rows; False if it ended before."""
         until = time.monotonic() + patience
         while time.monotonic() < until:
-            status = json.loads((folder / "status.json").read_text()) if (folder / "status.json").exists() else {}
+            status = (
+                json.loads((folder / "status.json").read_text()) if (folder / "status.json").exists() else {}
+            )
             if status.get("pid") == self.pid and status["status"] != "running":
                 return False
             if status.get("pid") == self.pid and rows_of(folder) > rows:

@@ -79,13 +79,21 @@ def open_files() -> list[str]:
 
 def named_memory(pid: int) -> set[str]:
     """What a process shares under a name: it would stay if everybody were killed now."""
-    mapped = {line.split(maxsplit=5)[-1] for line in Path(f"/proc/{pid}/maps").read_text().splitlines() if "/dev/shm/" in line}
+    mapped = {
+        line.split(maxsplit=5)[-1]
+        for line in Path(f"/proc/{pid}/maps").read_text().splitlines()
+        if "/dev/shm/" in line
+    }
     opened = {os.readlink(path) for path in Path(f"/proc/{pid}/fd").iterdir() if path.is_symlink()}
-    return {name for name in mapped | opened if name.startswith("/dev/shm/") and not name.endswith("(deleted)")}
+    return {
+        name for name in mapped | opened if name.startswith("/dev/shm/") and not name.endswith("(deleted)")
+    }
 
 
 def pss(pid: int, *kinds: str) -> int:
     """Bytes of memory that a process has, its share alone of what several have; of some kinds alone, Anon, File or Shmem. Its share of a
     file's grows when any other program that had it open, too, ends."""
-    lines = dict(line.split(":", 1) for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()[1:])
+    lines = dict(
+        line.split(":", 1) for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()[1:]
+    )
     return sum(int(lines[name].split()[0]) for name in ([f"Pss_{kind}" for kind in kinds] or ["Pss"])) * 1024

@@ -42,7 +42,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.send_header("Content-Length", str(len(content) - first))
         self.end_headers()
         self.server.drops -= 1
-        self.wfile.write(content[first:] if self.server.drops < 0 else content[first : (first + len(content)) // 2])
+        self.wfile.write(
+            content[first:] if self.server.drops < 0 else content[first : (first + len(content)) // 2]
+        )
         return None
 
     def log_message(self, format: str, *args: object) -> None:

@@ -24,14 +24,23 @@ SIZES = (3, 17, 8, 30, 5, 12, 4, 9)  # records of each client: unequal on purpos
 FEATURES, CLASSES = 6, 4
 KINDS = {"binary": ("logreg", 2), "softmax": ("logreg", CLASSES), "squared": ("linreg", 0)}
 NOISE = 0.02  # the noise multiplier
-ALWAYS = ("clients=8", "rounds=20", "device=cpu", "engine.chunk=3", "privacy.calibration=fixed", f"privacy.noise_multiplier={NOISE}")
+ALWAYS = (
+    "clients=8",
+    "rounds=20",
+    "device=cpu",
+    "engine.chunk=3",
+    "privacy.calibration=fixed",
+    f"privacy.noise_multiplier={NOISE}",
+)
 
 
 def records(kind: str, sizes: tuple[int, ...] = SIZES) -> tuple[Records, Parts]:
     """Heterogeneous clients, their records scattered over the store."""
     draw = np.random.default_rng(7)
     owners = draw.permutation(np.repeat(np.arange(len(sizes)), sizes))
-    x = (draw.normal(size=(len(owners), FEATURES)) * (0.5 + 0.1 * owners[:, None]) + 0.1 * owners[:, None]).astype(np.float32)
+    x = (
+        draw.normal(size=(len(owners), FEATURES)) * (0.5 + 0.1 * owners[:, None]) + 0.1 * owners[:, None]
+    ).astype(np.float32)
     y = draw.normal(size=len(owners)).astype(np.float32) + owners
     if kind != "squared":
         classes = KINDS[kind][1]
@@ -95,7 +104,11 @@ class Twin:
             return {"kind": "plain", **made}
         if privacy.mechanism == "privunit":
             m = PrivUnit(privacy.eps0, privacy.eps1, privacy.eps2, 1.0, len(self.x0)).m
-            return {"kind": "privunit", "constants": ref.norm_constants(privacy.eps2, privacy.clip, m), **made}
+            return {
+                "kind": "privunit",
+                "constants": ref.norm_constants(privacy.eps2, privacy.clip, m),
+                **made,
+            }
         if privacy.trust == "local":
             scale = 1.0 if self.setting.adaptive else privacy.clip
             return {"kind": "debiased", "sigma": NOISE * _ratio(privacy) * scale, **made}
@@ -108,7 +121,9 @@ class Twin:
 def twin(monkeypatch: pytest.MonkeyPatch, kind: str, dtype: str, *overrides: str) -> Twin:
     """Both sides of the run that these overrides describe."""
     shape = (f"dataset.shape=[{FEATURES}]", f"dataset.classes={KINDS[kind][1]}", "partition=iid")
-    settings = replace(settings_of(*ALWAYS, f"model={KINDS[kind][0]}", "model.l2=0.05", *shape, *overrides), dtype=dtype)
+    settings = replace(
+        settings_of(*ALWAYS, f"model={KINDS[kind][0]}", "model.l2=0.05", *shape, *overrides), dtype=dtype
+    )
     data, parts = records(kind)
     bias = kind == "softmax" if settings.model["bias"] is None else bool(settings.model["bias"])
     x0 = 0.3 * np.random.default_rng(8).normal(size=ref.parameters(kind, FEATURES, CLASSES, bias))
@@ -139,19 +154,36 @@ def twin(monkeypatch: pytest.MonkeyPatch, kind: str, dtype: str, *overrides: str
         clip_median=bounded and privacy.clip == "median",
         quantile=privacy.quantile if bounded else None,
         quantile_lr=privacy.quantile_lr if bounded and adaptive else None,
-        bit_noise=_bit_noise(settings, scalars["bit-noise"], [r.cohort for r in rounds]) if bounded and adaptive else None,
+        bit_noise=_bit_noise(settings, scalars["bit-noise"], [r.cohort for r in rounds])
+        if bounded and adaptive
+        else None,
         local_momentum=settings.local_momentum,
         server_lr=settings.server_lr,
         server_momentum=settings.server_momentum,
         lots=_lots(settings, sizes, schedule.steps),
-        **(_noise(settings, noise, [r.cohort for r in rounds]) if bounded else _record_noise(settings, of_records, sizes)),
+        **(
+            _noise(settings, noise, [r.cohort for r in rounds])
+            if bounded
+            else _record_noise(settings, of_records, sizes)
+        ),
     )
     clients = [(data.train_x[part].astype(np.float64), data.train_y[part]) for part in parts]
-    return Twin(played, clients, setting, 1 / settings.local_steps, x0, _norm_noise(settings, scalars["norm-noise"], x0.size))
+    return Twin(
+        played,
+        clients,
+        setting,
+        1 / settings.local_steps,
+        x0,
+        _norm_noise(settings, scalars["norm-noise"], x0.size),
+    )
 
 
-def _inject(monkeypatch: pytest.MonkeyPatch, noise: np.ndarray, of_records: np.ndarray, scalars: dict[str, np.ndarray]) -> None:
-    def of_clients(seed: int, round: int, clients: np.ndarray, dimension: int, std: float, dtype: object) -> np.ndarray:
+def _inject(
+    monkeypatch: pytest.MonkeyPatch, noise: np.ndarray, of_records: np.ndarray, scalars: dict[str, np.ndarray]
+) -> None:
+    def of_clients(
+        seed: int, round: int, clients: np.ndarray, dimension: int, std: float, dtype: object
+    ) -> np.ndarray:
         return std * noise[round, clients]
 
     def of_server(seed: int, round: int, dimension: int, std: float, dtype: object) -> np.ndarray:
@@ -194,13 +226,15 @@ def _noise(settings: Settings, noise: np.ndarray, cohorts: list[np.ndarray]) -> 
     if privacy.trust == "local":
         return {"message_noise": lambda k, i: std * noise[k, i]}
     shares = {k: std / np.sqrt(max(1, len(cohort))) for k, cohort in enumerate(cohorts)}
-    if settings.algo["name"].endswith("scaffnew") and privacy.memory != "own_message":  # the share is not remembered
+    if (
+        settings.algo["name"].endswith("scaffnew") and privacy.memory != "own_message"
+    ):  # the share is not remembered
         return {"sum_noise": lambda k: shares[k] * noise[k, cohorts[k]].sum(axis=0)}
     return {"message_noise": lambda k, i: shares[k] * noise[k, i]}
 
 
 def _randomiser(settings: Settings, dimension: int) -> Any:
-    """The product's own PrivUnit, which tests/test_privunit.py examines, on the same draws."""
+    """The product's own PrivUnit, which tests/privacy/test_privunit.py examines, on the same draws."""
     privacy = settings.privacy
     made = PrivUnit(privacy.eps0, privacy.eps1, privacy.eps2, privacy.clip, dimension)
 
@@ -215,7 +249,9 @@ def _record_noise(settings: Settings, noise: np.ndarray, sizes: list[int]) -> di
     privacy = settings.privacy
     if privacy.unit == "client" or not (settings.private or privacy.bound_without_noise):
         return {}
-    bound: dict[str, Any] = {"record_median": True} if privacy.clip == "median" else {"record_clip": privacy.clip}
+    bound: dict[str, Any] = (
+        {"record_median": True} if privacy.clip == "median" else {"record_clip": privacy.clip}
+    )
     if not settings.private:
         return bound
     C = 1.0 if privacy.clip == "median" else privacy.clip
@@ -245,7 +281,10 @@ def _norm_noise(settings: Settings, noise: np.ndarray, dimension: int) -> Any:
     privacy = settings.privacy
     if not settings.private or privacy.trust == "local" or privacy.mechanism != "gaussian":
         return None
-    M, C = settings.sampled_clients, 1.0 if privacy.quantile is not None or privacy.clip == "median" else privacy.clip
+    M, C = (
+        settings.sampled_clients,
+        1.0 if privacy.quantile is not None or privacy.clip == "median" else privacy.clip,
+    )
     sigma = NOISE * _ratio(privacy) * C / np.sqrt(M)  # of one client's share, as the paper counts
     std = dimension * sigma**2 / M if privacy.norm_noise is None else NOISE * privacy.norm_noise * C**2 / M
     return lambda k: float(std * noise[k])
@@ -265,7 +304,11 @@ def _lots(settings: Settings, sizes: list[int], steps: tuple[int, ...]) -> Any:
 
 def coins(settings: Settings) -> list[int]:
     """The coins of the schedule, one per iteration."""
-    return (rng.generator(settings.seed, "coins").random(settings.total_steps) < 1 / settings.local_steps).astype(int).tolist()
+    return (
+        (rng.generator(settings.seed, "coins").random(settings.total_steps) < 1 / settings.local_steps)
+        .astype(int)
+        .tolist()
+    )
 
 
 def difference(ours: list[np.ndarray], theirs: list[np.ndarray]) -> float:

@@ -78,7 +78,9 @@ def normals(p: Mixture, q: Mixture, stds: Point) -> Pair:
     Then log(p/q) rises in every coordinate: its derivative is (posterior mean under P - posterior mean under Q) / std^2 (Tweedie).
     """
     means = np.array([mean for _, mean in p + q])
-    return partial(_cut, p, q, stds, means.min(axis=0) - 9 * np.array(stds), means.max(axis=0) + 9 * np.array(stds))
+    return partial(
+        _cut, p, q, stds, means.min(axis=0) - 9 * np.array(stds), means.max(axis=0) + 9 * np.array(stds)
+    )
 
 
 def _cut(p: Mixture, q: Mixture, stds: Point, first: Vector, last: Vector, cells: int) -> Cells:
@@ -91,7 +93,11 @@ def _cut(p: Mixture, q: Mixture, stds: Point, first: Vector, last: Vector, cells
 
 def _log_density(ends: list[Vector], mixture: Mixture, stds: Point) -> Vector:
     parts = [
-        reduce(np.add.outer, [-((x - mean) ** 2) / (2 * std**2) for x, mean, std in zip(ends, means, stds, strict=True)]) + math.log(weight)
+        reduce(
+            np.add.outer,
+            [-((x - mean) ** 2) / (2 * std**2) for x, mean, std in zip(ends, means, stds, strict=True)],
+        )
+        + math.log(weight)
         for weight, means in mixture
     ]
     return logsumexp(parts, axis=0)
@@ -99,7 +105,11 @@ def _log_density(ends: list[Vector], mixture: Mixture, stds: Point) -> Vector:
 
 def _mass(ends: list[Vector], mixture: Mixture, stds: Point) -> Vector:
     products = (
-        weight * reduce(np.multiply.outer, [_normal_mass((x - mean) / std) for x, mean, std in zip(ends, means, stds, strict=True)])
+        weight
+        * reduce(
+            np.multiply.outer,
+            [_normal_mass((x - mean) / std) for x, mean, std in zip(ends, means, stds, strict=True)],
+        )
         for weight, means in mixture
     )
     return sum(products).ravel()
@@ -141,7 +151,12 @@ def lots_bounded(rate: float, z: float) -> Pair:
         up = _cut([(1 - rate, (0,)), (rate, (1,))], [(1, (0,))], (z,), *ends, cells // 2)
         rest = np.array([1 - up.p.sum() - up.q.sum()])
         none = np.zeros(1)
-        columns = zip((up.p, up.q, up.least, up.most), (up.q, up.p, -up.most, -up.least), (rest, rest, none, none), strict=True)
+        columns = zip(
+            (up.p, up.q, up.least, up.most),
+            (up.q, up.p, -up.most, -up.least),
+            (rest, rest, none, none),
+            strict=True,
+        )
         return Cells(*map(np.concatenate, columns))
 
     return cut
@@ -176,7 +191,9 @@ def split_up(pair: Cells, step: float) -> Losses:
     high = np.maximum(np.ceil(pair.most / step).astype(int), low + 1)
     up = np.clip((pair.p - pair.q * np.exp(low * step)) / -np.expm1((low - high) * step), 0, pair.p)
     start, size = low.min(), int(high.max() - low.min()) + 1
-    return Losses(int(start), np.bincount(low - start, pair.p - up, size) + np.bincount(high - start, up, size))
+    return Losses(
+        int(start), np.bincount(low - start, pair.p - up, size) + np.bincount(high - start, up, size)
+    )
 
 
 # ---- composition ----
@@ -243,12 +260,17 @@ def _step(run: Run) -> tuple[float, float]:
             cells = pair(2000)
             loss = (cells.least + cells.most) / 2
             releases = rounds.times * rounds.share * often
-            count, variance = count + releases, variance + releases * max(cells.p @ loss**2 - (cells.p @ loss) ** 2, 1e-24)
+            count, variance = (
+                count + releases,
+                variance + releases * max(cells.p @ loss**2 - (cells.p @ loss) ** 2, 1e-24),
+            )
     finer = 10 * max(count, 1) ** 0.25
     return math.sqrt(variance / count) / finer, finer
 
 
-def bracket(run: Run, delta: float, orders: tuple[bool, ...] = (False, True), tolerance: float = 0.005) -> tuple[float, float]:
+def bracket(
+    run: Run, delta: float, orders: tuple[bool, ...] = (False, True), tolerance: float = 0.005
+) -> tuple[float, float]:
     """(low, high) with low <= eps(delta) <= high of the run, the worse of both orders of its pairs; (True,) is Q against P alone."""
     lows, highs = zip(*(_refined(run, delta, mirrored, tolerance) for mirrored in orders), strict=True)
     return max(lows), max(highs)
@@ -267,7 +289,13 @@ def _refined(run: Run, delta: float, mirrored: bool, tolerance: float) -> list[f
 def pure(eps: float, times: int, delta: float) -> float:
     """`times` randomised responses of eps each, the worst of all eps-DP mechanisms: every outcome of the binomial, no grid."""
     ones = np.arange(times + 1)
-    log_p = gammaln(times + 1) - gammaln(ones + 1) - gammaln(times - ones + 1) + ones * eps - times * np.logaddexp(0, eps)
+    log_p = (
+        gammaln(times + 1)
+        - gammaln(ones + 1)
+        - gammaln(times - ones + 1)
+        + ones * eps
+        - times * np.logaddexp(0, eps)
+    )
     loss = (2 * ones - times) * eps
     low, high = 0.0, times * eps
     for _ in range(100):

@@ -66,7 +66,11 @@ def loss(kind, x, X, y, l2=0.0, classes=2, bias=False, weights=None) -> float:
     z = _scores(kind, x, X, classes, bias)
     if kind == "softmax":
         top = z.max(axis=1)
-        records = top + np.log(np.exp(z - top[:, None]).sum(axis=1)) - z[np.arange(len(y)), np.asarray(y, dtype=int)]
+        records = (
+            top
+            + np.log(np.exp(z - top[:, None]).sum(axis=1))
+            - z[np.arange(len(y)), np.asarray(y, dtype=int)]
+        )
     elif kind == "binary":
         records = np.logaddexp(0.0, z[:, 0]) - y * z[:, 0]
     else:
@@ -98,7 +102,9 @@ class Setting:
     lr: Sequence[float]
     steps: Sequence[int]
     cohorts: Sequence[Sequence[int]]
-    divisor: Sequence[float]  # what the sum is divided by: the cohort's size, or its expected size under Poisson
+    divisor: Sequence[
+        float
+    ]  # what the sum is divided by: the cohort's size, or its expected size under Poisson
     classes: int = 2
     bias: bool = False
     l2: float = 0.0
@@ -106,19 +112,29 @@ class Setting:
     bound: str | None = None  # "clip", "normalise" or None
     clip: float | None = None  # C, for either bound; the first C with a quantile
     clip_median: bool = False  # C is the median of the cohort's norms; noise is given for C = 1
-    quantile: float | None = None  # C follows this quantile of the norms (Andrew et al.); noise is given for C = 1
+    quantile: float | None = (
+        None  # C follows this quantile of the norms (Andrew et al.); noise is given for C = 1
+    )
     quantile_lr: float | None = None
     bit_noise: Callable[[int], float | None] | None = None  # (round), on the sum of the bits
     record_clip: float | None = None  # C of a record's gradient
-    record_median: bool = False  # C of a lot is the median of its records' norms; record_noise is given for C = 1
+    record_median: bool = (
+        False  # C of a lot is the median of its records' norms; record_noise is given for C = 1
+    )
     local_momentum: float = 0.0
     server_lr: float = 1.0
     server_momentum: float = 0.0
-    lots: Callable[[int, int, int], tuple[NDArray, Vector]] | None = None  # (round, client, step) -> indices, weights
+    lots: Callable[[int, int, int], tuple[NDArray, Vector]] | None = (
+        None  # (round, client, step) -> indices, weights
+    )
     message_noise: Callable[[int, int], Vector | None] | None = None  # (round, client)
     sum_noise: Callable[[int], Vector | None] | None = None  # (round)
-    record_noise: Callable[[int, int, int], Vector | None] | None = None  # (round, client, step), on the lot's weighted mean
-    randomiser: Callable[[int, int, Vector], Vector] | None = None  # (round, client, bounded update) -> message, as PrivUnit
+    record_noise: Callable[[int, int, int], Vector | None] | None = (
+        None  # (round, client, step), on the lot's weighted mean
+    )
+    randomiser: Callable[[int, int, Vector], Vector] | None = (
+        None  # (round, client, bounded update) -> message, as PrivUnit
+    )
 
     @property
     def adaptive(self) -> bool:
@@ -128,11 +144,17 @@ class Setting:
     def __post_init__(self) -> None:
         if not len(self.lr) == len(self.steps) == len(self.cohorts) == len(self.divisor):
             raise ValueError("lr, steps, cohorts and divisor need one entry per round")
-        if self.bound not in (None, "clip", "normalise") or (self.bound is None) != (self.clip is None and not self.clip_median):
-            raise ValueError("bound is 'clip' or 'normalise' with a C in clip or clip_median, or all are None")
+        if self.bound not in (None, "clip", "normalise") or (self.bound is None) != (
+            self.clip is None and not self.clip_median
+        ):
+            raise ValueError(
+                "bound is 'clip' or 'normalise' with a C in clip or clip_median, or all are None"
+            )
         if self.clip_median and self.clip is not None:
             raise ValueError("clip_median finds C itself: neither a clip nor a quantile")
-        if (self.quantile is None) != (self.quantile_lr is None) or (self.quantile is not None and self.clip is None):
+        if (self.quantile is None) != (self.quantile_lr is None) or (
+            self.quantile is not None and self.clip is None
+        ):
             raise ValueError("quantile, quantile_lr and a first C in clip come together")
         if self.record_median and self.record_clip is not None:
             raise ValueError("record_median finds C itself: no record_clip")
@@ -154,7 +176,9 @@ def normalise(v: Vector, C: float) -> Vector:
     return v * (C / norm) if norm > 0 else np.full(v.size, C / np.sqrt(v.size))
 
 
-def _record_gradient(setting: Setting, k: int, i: int, step: int, y: Vector, X: Vector, labels: NDArray, weights: Vector) -> Vector:
+def _record_gradient(
+    setting: Setting, k: int, i: int, step: int, y: Vector, X: Vector, labels: NDArray, weights: Vector
+) -> Vector:
     """sum_r w_r clip(g_r) + noise, without regularisers."""
     records = []
     for r in range(len(labels)):
@@ -171,7 +195,9 @@ def _record_gradient(setting: Setting, k: int, i: int, step: int, y: Vector, X: 
     return total + (C * noise if setting.record_median else noise)
 
 
-def _local_gradient(setting: Setting, clients: Sequence[Client], k: int, i: int, step: int, y: Vector) -> Vector:
+def _local_gradient(
+    setting: Setting, clients: Sequence[Client], k: int, i: int, step: int, y: Vector
+) -> Vector:
     X, labels = clients[i]
     weights = None
     if setting.lots is not None:
@@ -181,11 +207,16 @@ def _local_gradient(setting: Setting, clients: Sequence[Client], k: int, i: int,
     if setting.record_clip is None and not setting.record_median and setting.record_noise is None:
         g = gradient(setting.kind, y, X, labels, setting.l2, setting.classes, setting.bias, weights)
     else:
-        g = _record_gradient(setting, k, i, step, y, X, labels, _weights(weights, len(labels))) + setting.l2 * y
+        g = (
+            _record_gradient(setting, k, i, step, y, X, labels, _weights(weights, len(labels)))
+            + setting.l2 * y
+        )
     return g + setting.weight_decay * y
 
 
-def _local_steps(setting: Setting, clients: Sequence[Client], k: int, i: int, x: Vector, shift: Vector, warm: bool = False) -> Vector:
+def _local_steps(
+    setting: Setting, clients: Sequence[Client], k: int, i: int, x: Vector, shift: Vector, warm: bool = False
+) -> Vector:
     """y_K of client i in round k: heavy ball on (gradient - shift), started at rest in every round.
 
     In a warm round y moves as ever, but every gradient is taken at x.
@@ -239,7 +270,9 @@ def _next_clip(setting: Setting, k: int, C: float | None, norms: Sequence[float]
     return C * float(np.exp(-setting.quantile_lr * (share - setting.quantile)))
 
 
-def _send(setting: Setting, k: int, C: float | None, offered: dict[int, Vector], like: Vector) -> tuple[Sent, float | None]:
+def _send(
+    setting: Setting, k: int, C: float | None, offered: dict[int, Vector], like: Vector
+) -> tuple[Sent, float | None]:
     """Bounds and sends what the cohort offers; the second value is the next round's C."""
     norms = [float(np.linalg.norm(v)) for v in offered.values()]
     if setting.clip_median:
@@ -266,7 +299,9 @@ def unit_step(k: int, sent: Sent) -> float:
     return 1.0
 
 
-def fedavg(clients: Sequence[Client], x0: Vector, setting: Setting, step: StepRule = unit_step) -> list[Vector]:
+def fedavg(
+    clients: Sequence[Client], x0: Vector, setting: Setting, step: StepRule = unit_step
+) -> list[Vector]:
     """DP-FedAvg (`balancing`, Algorithm 1; `dpscaffold`, Algorithm 2 with record noise): the iterates x_1, ..., x_T."""
     x, C = np.array(x0, dtype=np.float64), setting.clip
     velocity, iterates = np.zeros_like(x), []
@@ -280,7 +315,9 @@ def fedavg(clients: Sequence[Client], x0: Vector, setting: Setting, step: StepRu
     return iterates
 
 
-def fedsgd(clients: Sequence[Client], x0: Vector, setting: Setting, step: StepRule = unit_step) -> list[Vector]:
+def fedsgd(
+    clients: Sequence[Client], x0: Vector, setting: Setting, step: StepRule = unit_step
+) -> list[Vector]:
     """DP-FedSGD: a client offers the mean over its lots of the gradient at x, and x -= lr times the mean: x_1, ..., x_T.
 
     The bound and both noises are on the scale of a gradient.
@@ -302,7 +339,9 @@ def fedsgd(clients: Sequence[Client], x0: Vector, setting: Setting, step: StepRu
     return iterates
 
 
-def normfedavg(clients: Sequence[Client], x0: Vector, setting: Setting, step: StepRule = unit_step) -> list[Vector]:
+def normfedavg(
+    clients: Sequence[Client], x0: Vector, setting: Setting, step: StepRule = unit_step
+) -> list[Vector]:
     """`normalized`, Algorithm 1, option i (bound="clip") or ii (bound="normalise"): the iterates w_1, ..., w_K.
 
     The bound and both noises are on the scale of u = (x - y_K) / lr, a sum of gradients; server_lr = beta / eta.
@@ -321,7 +360,12 @@ def normfedavg(clients: Sequence[Client], x0: Vector, setting: Setting, step: St
 
 
 def scaffnew(
-    clients: Sequence[Client], x0: Vector, setting: Setting, p: float, h0: Vector | None = None, step: StepRule = unit_step
+    clients: Sequence[Client],
+    x0: Vector,
+    setting: Setting,
+    p: float,
+    h0: Vector | None = None,
+    step: StepRule = unit_step,
 ) -> tuple[list[Vector], Vector]:
     """DP-ScaffNew (`balancing`, Algorithm 2), one turn per communication round: (iterates, shifts h of shape (M, d)).
 
@@ -350,7 +394,12 @@ def scaffnew_coins(clients: Sequence[Client], x0: Vector, setting: Setting, p: f
     Of the setting it reads kind, classes, bias, l2, weight_decay, bound, clip, lots, message_noise, what is about records,
     and eta = lr[0]. lots and message_noise are asked with round = heads so far and step = iterations since the last head.
     """
-    if setting.local_momentum or setting.server_momentum or setting.server_lr != 1 or setting.sum_noise is not None:
+    if (
+        setting.local_momentum
+        or setting.server_momentum
+        or setting.server_lr != 1
+        or setting.sum_noise is not None
+    ):
         raise ValueError("the literal Algorithm 2 has no momentum, server learning rate or noise on the sum")
     if setting.adaptive or setting.randomiser is not None:
         raise ValueError("the literal Algorithm 2 has a constant C and Gaussian noise")
@@ -360,7 +409,10 @@ def scaffnew_coins(clients: Sequence[Client], x0: Vector, setting: Setting, p: f
     bound = {None: lambda v, C: v, "clip": clip, "normalise": normalise}[setting.bound]
     heads, step, iterates = 0, 0, []
     for coin in coins:
-        hat = [local[i] - eta * (_local_gradient(setting, clients, heads, i, step, local[i]) - h[i]) for i in range(N)]
+        hat = [
+            local[i] - eta * (_local_gradient(setting, clients, heads, i, step, local[i]) - h[i])
+            for i in range(N)
+        ]
         if coin:
             delta = [_message(setting, heads, i, bound(hat[i] - x, setting.clip), 1.0) for i in range(N)]
             average = sum(delta) / N
@@ -430,8 +482,12 @@ def norm_constants(eps2: float, C: float, m: float) -> NormConstants:
     e = np.exp(eps2)
     k = int(np.ceil(np.exp(eps2 / 3)))
     c1 = (k + 1) / (e - 1)
-    c3 = (c1 + 1) * C**2 / (4 * k**2) + c1 * C**2 * ((2 * k + 1) * (e + k) / (6 * k * (e - 1)) - (k + 1) / (4 * (e - 1)))
-    return NormConstants(m=m, a=(e + k) / (e - 1) * C / k, b=k * (k + 1) / (2 * (e + k)), k=k, c1=c1, c2=-c1 * C, c3=c3)
+    c3 = (c1 + 1) * C**2 / (4 * k**2) + c1 * C**2 * (
+        (2 * k + 1) * (e + k) / (6 * k * (e - 1)) - (k + 1) / (4 * (e - 1))
+    )
+    return NormConstants(
+        m=m, a=(e + k) / (e - 1) * C / k, b=k * (k + 1) / (2 * (e + k)), k=k, c1=c1, c2=-c1 * C, c3=c3
+    )
 
 
 def squared_norm(c: Vector, constants: NormConstants) -> float:
@@ -475,7 +531,9 @@ def fedexp(
         raise ValueError("norm_noise belongs to central")
     if kind == "plain" and (setting.message_noise or setting.sum_noise or setting.randomiser):
         raise ValueError("plain is without noise")
-    if inner not in ("fedavg", "fedsgd", "normfedavg", "scaffnew", "scaffold") or (inner == "scaffnew") != (p is not None):
+    if inner not in ("fedavg", "fedsgd", "normfedavg", "scaffnew", "scaffold") or (inner == "scaffnew") != (
+        p is not None
+    ):
         raise ValueError("inner is fedavg, fedsgd, normfedavg, scaffold, or scaffnew with its p")
     if kind == "privunit" and setting.adaptive:
         raise ValueError("the constants are for one C")
@@ -506,7 +564,9 @@ def fedexp(
     elif inner == "scaffnew":
         iterates = scaffnew(clients, x0, setting, p, step=step)[0]
     else:
-        iterates = {"fedavg": fedavg, "fedsgd": fedsgd, "normfedavg": normfedavg}[inner](clients, x0, setting, step)
+        iterates = {"fedavg": fedavg, "fedsgd": fedsgd, "normfedavg": normfedavg}[inner](
+            clients, x0, setting, step
+        )
     return iterates, steps
 
 

@@ -36,7 +36,11 @@ def problem(kind="squared", classes=2, M=4, n=12, d=3, seed=0):
     clients = []
     for i in range(M):
         X = rng.normal(size=(n, d)) * (0.5 + 0.5 * i) + 0.3 * i
-        y = rng.normal(size=n) + 2.0 * i if kind == "squared" else rng.integers(0, classes, n) * (rng.random(n) < i / M)
+        y = (
+            rng.normal(size=n) + 2.0 * i
+            if kind == "squared"
+            else rng.integers(0, classes, n) * (rng.random(n) < i / M)
+        )
         clients.append((X, y))
     return clients
 
@@ -49,7 +53,9 @@ def orthogonal(*lengths):
 
 def first(setting, rounds):
     """The same setting, stopped after some rounds."""
-    return replace(setting, **{key: getattr(setting, key)[:rounds] for key in ("lr", "steps", "cohorts", "divisor")})
+    return replace(
+        setting, **{key: getattr(setting, key)[:rounds] for key in ("lr", "steps", "cohorts", "divisor")}
+    )
 
 
 def run(algorithm, clients, x0, setting):
@@ -79,7 +85,9 @@ def pooled_optimum(kind, clients, l2, classes, bias):
     x = np.zeros(ref.parameters(kind, clients[0][0].shape[1], classes, bias))
     for _ in range(30):
         g = pooled_gradient(kind, clients, x, l2, classes, bias)
-        x = x - np.linalg.solve(jacobian(lambda z: pooled_gradient(kind, clients, z, l2, classes, bias), x), g)
+        x = x - np.linalg.solve(
+            jacobian(lambda z: pooled_gradient(kind, clients, z, l2, classes, bias), x), g
+        )
     assert np.linalg.norm(pooled_gradient(kind, clients, x, l2, classes, bias)) < 1e-13
     return x
 
@@ -112,8 +120,12 @@ def test_gradient_is_the_derivative_of_the_loss(kind, classes, bias, weighted):
     X, y = problem(kind, classes)[3]
     weights = rng.random(len(y)) if weighted else None
     x = rng.normal(size=ref.parameters(kind, X.shape[1], classes, bias))
-    differences = jacobian(lambda z: np.array([ref.loss(kind, z, X, y, 0.3, classes, bias, weights)]), x, 1e-5)[0]
-    np.testing.assert_allclose(ref.gradient(kind, x, X, y, 0.3, classes, bias, weights), differences, rtol=0, atol=1e-8)
+    differences = jacobian(
+        lambda z: np.array([ref.loss(kind, z, X, y, 0.3, classes, bias, weights)]), x, 1e-5
+    )[0]
+    np.testing.assert_allclose(
+        ref.gradient(kind, x, X, y, 0.3, classes, bias, weights), differences, rtol=0, atol=1e-8
+    )
 
 
 @pytest.mark.parametrize("bias", [False, True])
@@ -185,7 +197,13 @@ def test_bad_input_is_refused():
     with pytest.raises(ValueError, match="shape"):
         ref.gradient("squared", np.zeros(4), X, y)
     for wrong in ({"bound": "clip"}, {"clip": 1.0}, {"bound": "clap", "clip": 1.0}, {"lr": [0.1]}):
-        good = {"kind": "squared", "lr": [0.1] * 2, "steps": [1] * 2, "cohorts": [[0]] * 2, "divisor": [1] * 2}
+        good = {
+            "kind": "squared",
+            "lr": [0.1] * 2,
+            "steps": [1] * 2,
+            "cohorts": [[0]] * 2,
+            "divisor": [1] * 2,
+        }
         with pytest.raises(ValueError, match=r"bound|entry"):
             ref.Setting(**(good | wrong))
     with pytest.raises(ValueError, match="twice"):
@@ -409,7 +427,9 @@ def test_scaffnew_local_momentum_acts_on_the_corrected_gradient():
 
 def test_scaffnew_partial_cohorts_keep_the_absent_shifts():
     clients = problem()
-    setting = ref.Setting(kind="squared", lr=[0.05] * 3, steps=[3] * 3, cohorts=[[0, 2], [1, 2, 3], [0, 1]], divisor=[2, 3, 2])
+    setting = ref.Setting(
+        kind="squared", lr=[0.05] * 3, steps=[3] * 3, cohorts=[[0, 2], [1, 2, 3], [0, 1]], divisor=[2, 3, 2]
+    )
     histories = [
         ref.scaffnew(clients, np.zeros(3), ref.Setting(**(vars(setting) | short)), 1 / 3)[1]
         for t in (1, 2, 3)
@@ -430,7 +450,9 @@ def test_only_client_noise_keeps_the_shifts_summing_to_zero():
     noise = np.random.default_rng(6).normal(size=(10, 4, 3))
     local = full(clients, 10, 0.05, 3, kind="squared", message_noise=lambda k, i: noise[k, i])
     central = full(clients, 10, 0.05, 3, kind="squared", sum_noise=lambda k: noise[k].sum(axis=0))
-    np.testing.assert_allclose(ref.scaffnew(clients, np.zeros(3), local, 1 / 3)[1].sum(axis=0), 0.0, atol=1e-10)
+    np.testing.assert_allclose(
+        ref.scaffnew(clients, np.zeros(3), local, 1 / 3)[1].sum(axis=0), 0.0, atol=1e-10
+    )
     walk = ref.scaffnew(clients, np.zeros(3), central, 1 / 3)[1].sum(axis=0)
     np.testing.assert_allclose(walk, (1 / 3) / 0.05 * noise.sum(axis=(0, 1)), rtol=1e-10)
     # the first model of both is the same: the mean sees the same noise
@@ -474,7 +496,9 @@ def test_scaffnew_rounds_are_the_gaps_between_heads():
         tails = len(coins) - 1 - heads[-1]
         assert (np.ptp(local, axis=0).max() == 0.0) == (tails == 0)
     with pytest.raises(ValueError, match="literal"):
-        ref.scaffnew_coins(clients, np.zeros(d), full(clients, 1, 0.2, 1, kind="softmax", server_momentum=0.9), 0.3, [1])
+        ref.scaffnew_coins(
+            clients, np.zeros(d), full(clients, 1, 0.2, 1, kind="softmax", server_momentum=0.9), 0.3, [1]
+        )
 
 
 # relations between algorithms and settings
@@ -483,7 +507,9 @@ def test_scaffnew_rounds_are_the_gaps_between_heads():
 def test_zero_shifts_make_scaffnew_fedavg():
     """p = 0 never moves the shifts."""
     clients = problem()
-    setting = full(clients, 6, 0.05, 3, kind="squared", bound="clip", clip=0.3, local_momentum=0.5, server_momentum=0.8)
+    setting = full(
+        clients, 6, 0.05, 3, kind="squared", bound="clip", clip=0.3, local_momentum=0.5, server_momentum=0.8
+    )
     iterates, shifts = ref.scaffnew(clients, np.ones(3), setting, 0.0)
     np.testing.assert_array_equal(iterates, ref.fedavg(clients, np.ones(3), setting))
     np.testing.assert_array_equal(shifts, 0.0)
@@ -497,7 +523,9 @@ def test_normfedavg_is_fedavg_with_the_bound_times_lr(bound):
     noise = np.random.default_rng(10).normal(size=(8, 4, 4))
     u = full(clients, 8, 0.25, 5, clip=2.0, message_noise=lambda k, i: noise[k, i], **common)
     y = full(clients, 8, 0.25, 5, clip=0.5, message_noise=lambda k, i: -0.25 * noise[k, i], **common)
-    np.testing.assert_allclose(ref.normfedavg(clients, np.ones(4), u), ref.fedavg(clients, np.ones(4), y), rtol=0, atol=1e-12)
+    np.testing.assert_allclose(
+        ref.normfedavg(clients, np.ones(4), u), ref.fedavg(clients, np.ones(4), y), rtol=0, atol=1e-12
+    )
 
 
 def test_weight_decay_is_l2():
@@ -513,8 +541,12 @@ def test_weight_decay_is_l2():
 def test_full_lots_are_full_gradients():
     clients = problem("binary")
     whole = full(clients, 4, 0.1, 3, kind="binary")
-    lots = full(clients, 4, 0.1, 3, kind="binary", lots=lambda k, i, step: (np.arange(12), np.full(12, 1 / 12)))
-    np.testing.assert_array_equal(ref.fedavg(clients, np.ones(3), whole), ref.fedavg(clients, np.ones(3), lots))
+    lots = full(
+        clients, 4, 0.1, 3, kind="binary", lots=lambda k, i, step: (np.arange(12), np.full(12, 1 / 12))
+    )
+    np.testing.assert_array_equal(
+        ref.fedavg(clients, np.ones(3), whole), ref.fedavg(clients, np.ones(3), lots)
+    )
 
 
 def test_lots_are_asked_for_the_cohort_in_order():
@@ -524,7 +556,9 @@ def test_lots_are_asked_for_the_cohort_in_order():
         asked.append((k, i, step))
         return np.array([0]), np.array([1.0])
 
-    setting = ref.Setting(kind="squared", lr=[0.1] * 2, steps=[2, 1], cohorts=[[2, 0], [1]], divisor=[2, 1], lots=lots)
+    setting = ref.Setting(
+        kind="squared", lr=[0.1] * 2, steps=[2, 1], cohorts=[[2, 0], [1]], divisor=[2, 1], lots=lots
+    )
     ref.fedavg(clients, np.zeros(3), setting)
     assert asked == [(0, 2, 0), (0, 2, 1), (0, 0, 0), (0, 0, 1), (1, 1, 0)]
 
@@ -549,14 +583,18 @@ def test_lr_schedule_and_poisson_divisor():
 
 def test_empty_cohorts():
     clients, h0 = points(0, 8), np.array([[1.0], [-1.0]])
-    quiet = ref.Setting(kind="squared", lr=[0.5] * 2, steps=[1] * 2, cohorts=[[0], []], divisor=[1, 0], server_momentum=0.5)
+    quiet = ref.Setting(
+        kind="squared", lr=[0.5] * 2, steps=[1] * 2, cohorts=[[0], []], divisor=[1, 0], server_momentum=0.5
+    )
     # x = 8: mean -4, x = 4; then nothing but the momentum, -2. ScaffNew's h0 = 1: -3.5, x = 4.5, then -1.75
     np.testing.assert_allclose(np.ravel(ref.fedavg(clients, np.array([8.0]), quiet)), [4.0, 2.0])
     np.testing.assert_allclose(np.ravel(ref.normfedavg(clients, np.array([8.0]), quiet)), [4.0, 2.0])
     iterates, shifts = ref.scaffnew(clients, np.array([8.0]), quiet, 0.5, h0)
     np.testing.assert_allclose(np.ravel(iterates), [4.5, 2.75])
     np.testing.assert_array_equal(shifts, h0)
-    noisy = ref.Setting(kind="squared", lr=[0.5], steps=[1], cohorts=[[]], divisor=[4], sum_noise=lambda k: np.array([2.0]))
+    noisy = ref.Setting(
+        kind="squared", lr=[0.5], steps=[1], cohorts=[[]], divisor=[4], sum_noise=lambda k: np.array([2.0])
+    )
     assert ref.fedavg(clients, np.array([8.0]), noisy)[0] == pytest.approx([8.5])
     assert ref.normfedavg(clients, np.array([8.0]), noisy)[0] == pytest.approx([7.75])
     assert ref.scaffnew(clients, np.array([8.0]), noisy, 0.5)[0][0] == pytest.approx([8.5])
@@ -569,7 +607,9 @@ def test_record_clip_by_hand():
     """Records 0 and 10, x = 4: gradients 4 and -6, clipped to 5: 4 and -5; their mean -1/2, noise 1/4, then l2 x = 2 and
     weight decay 1, neither clipped nor noised: 11/4, times lr 1/2."""
     clients = [(np.ones((2, 1)), np.array([0.0, 10.0]))]
-    setting = full(clients, 1, 0.5, 1, kind="squared", record_clip=5.0, record_noise=lambda k, i, step: np.array([0.25]))
+    setting = full(
+        clients, 1, 0.5, 1, kind="squared", record_clip=5.0, record_noise=lambda k, i, step: np.array([0.25])
+    )
     x0 = np.array([4.0])
     assert ref.fedavg(clients, x0, setting)[0] == pytest.approx([4.125])
     assert ref.fedavg(clients, x0, replace(setting, l2=0.5, weight_decay=0.25))[0] == pytest.approx([2.625])
@@ -584,28 +624,48 @@ def test_record_median_by_hand():
     """At zero a record with label -n has the gradient n. Norms 1, 20, 3, 5: C = 4, mean (1 + 4 + 3 + 4) / 4; noise 2 C.
     Without the 5: C = 3, mean 7/3, noise 6."""
     clients = [(np.ones((4, 1)), -np.array([1.0, 20.0, 3.0, 5.0]))]
-    setting = full(clients, 1, 1.0, 1, kind="squared", record_median=True, record_noise=lambda k, i, step: np.array([2.0]))
+    setting = full(
+        clients,
+        1,
+        1.0,
+        1,
+        kind="squared",
+        record_median=True,
+        record_noise=lambda k, i, step: np.array([2.0]),
+    )
     assert ref.fedavg(clients, np.zeros(1), setting)[0] == pytest.approx([-11.0])
     odd = replace(setting, lots=lambda k, i, step: (np.array([0, 1, 2]), np.full(3, 1 / 3)))
     assert ref.fedavg(clients, np.zeros(1), odd)[0] == pytest.approx([-(7 / 3 + 6)])
     empty = replace(setting, lots=lambda k, i, step: (np.zeros(0), np.zeros(0)))
     np.testing.assert_array_equal(ref.fedavg(clients, np.ones(1), empty)[0], [1.0])
     # every lot has its own C: 20, then 4 (at y = -25 the gradient of the first record is -24)
-    each = replace(setting, steps=[2], lots=lambda k, i, step: (np.array([1 - step]), np.ones(1)), record_noise=None)
+    each = replace(
+        setting, steps=[2], lots=lambda k, i, step: (np.array([1 - step]), np.ones(1)), record_noise=None
+    )
     assert ref.fedavg(clients, np.zeros(1), each)[0] == pytest.approx([-20.0 - (-20.0 + 1.0)])
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_a_huge_record_clip_is_no_clip_and_a_small_one_is_seen(algorithm):
     clients = problem("softmax", 3)
-    setting = full(clients, 3, 0.1, 3, kind="softmax", classes=3, bias=True, l2=0.1, weight_decay=0.05, lots=poisson_lots)
+    setting = full(
+        clients, 3, 0.1, 3, kind="softmax", classes=3, bias=True, l2=0.1, weight_decay=0.05, lots=poisson_lots
+    )
     x0 = np.random.default_rng(12).normal(size=12)
     free = run(algorithm, clients, x0, setting)
-    np.testing.assert_allclose(run(algorithm, clients, x0, replace(setting, record_clip=1e9)), free, rtol=1e-11)
+    np.testing.assert_allclose(
+        run(algorithm, clients, x0, replace(setting, record_clip=1e9)), free, rtol=1e-11
+    )
     zero = replace(setting, record_noise=lambda k, i, step: None)
     np.testing.assert_allclose(run(algorithm, clients, x0, zero), free, rtol=1e-11)
-    for change in ({"record_clip": 0.3}, {"record_median": True}, {"record_noise": lambda k, i, step: 0.01 * np.ones(12)}):
-        assert np.abs(run(algorithm, clients, x0, replace(setting, **change))[0] - free[0]).max() > 1e-4, change
+    for change in (
+        {"record_clip": 0.3},
+        {"record_median": True},
+        {"record_noise": lambda k, i, step: 0.01 * np.ones(12)},
+    ):
+        assert np.abs(run(algorithm, clients, x0, replace(setting, **change))[0] - free[0]).max() > 1e-4, (
+            change
+        )
 
 
 def test_one_record_moves_a_lot_by_at_most_its_clip():
@@ -622,7 +682,9 @@ def test_one_record_moves_a_lot_by_at_most_its_clip():
         ours, theirs = (ref.fedavg([client], x, setting)[0] for client in ((X, y), (moved, labels)))
         largest = max(largest, np.linalg.norm(ours - theirs) * len(y))
         if trial == 0:
-            fewer = replace(setting, lots=lambda k, i, step: (np.delete(np.arange(12), 4), np.full(11, 1 / 12)))
+            fewer = replace(
+                setting, lots=lambda k, i, step: (np.delete(np.arange(12), 4), np.full(11, 1 / 12))
+            )
             assert np.linalg.norm(ref.fedavg([(X, y)], x, fewer)[0] - ours) * len(y) <= C * (1 + 1e-9)
     assert 1.5 * C < largest <= 2 * C * (1 + 1e-9)
 
@@ -652,7 +714,9 @@ def test_fedsgd_by_hand():
     """Records 0 and 10 of one client, 0 of the other, x = 2; lots of one record: gradients 2, -8, mean -3, and 2.
     Bounded by 1 on the scale of a gradient, noise 3 on the first: 2 and 1; noise 1 on the sum: mean 2, times lr 1/4."""
     clients = [(np.ones((2, 1)), np.array([0.0, 10.0])), (np.ones((2, 1)), np.zeros(2))]
-    setting = full(clients, 1, 0.25, 2, kind="squared", lots=lambda k, i, step: (np.array([step]), np.ones(1)))
+    setting = full(
+        clients, 1, 0.25, 2, kind="squared", lots=lambda k, i, step: (np.array([step]), np.ones(1))
+    )
     assert ref.fedsgd(clients, np.array([2.0]), setting)[0] == pytest.approx([2.125])
     noisy = replace(
         setting,
@@ -670,7 +734,14 @@ def test_fedsgd_by_hand():
 def test_fedsgd_is_fedavg_with_one_step_over_the_same_lots(K):
     """K lots of weight w are one lot with all of them of weight w / K."""
     clients = problem("binary")
-    common = {"kind": "binary", "bias": True, "l2": 0.1, "server_lr": 0.7, "server_momentum": 0.4, "record_clip": 0.5}
+    common = {
+        "kind": "binary",
+        "bias": True,
+        "l2": 0.1,
+        "server_lr": 0.7,
+        "server_momentum": 0.4,
+        "record_clip": 0.5,
+    }
     many = full(clients, 6, 0.2, K, lots=poisson_lots, **common)
 
     def merged(k, i, step):
@@ -678,7 +749,9 @@ def test_fedsgd_is_fedavg_with_one_step_over_the_same_lots(K):
         return np.concatenate(rows), np.concatenate(weights) / K
 
     one = full(clients, 6, 0.2, 1, lots=merged, **common)
-    np.testing.assert_allclose(ref.fedsgd(clients, np.ones(4), many), ref.fedavg(clients, np.ones(4), one), rtol=0, atol=1e-12)
+    np.testing.assert_allclose(
+        ref.fedsgd(clients, np.ones(4), many), ref.fedavg(clients, np.ones(4), one), rtol=0, atol=1e-12
+    )
     moving = ref.fedavg(clients, np.ones(4), many)[0] - ref.fedsgd(clients, np.ones(4), many)[0]
     assert (np.abs(moving).max() > 1e-3) == (K > 1)
 
@@ -718,7 +791,9 @@ def test_scaffold_memories_by_hand():
         np.testing.assert_allclose(np.ravel(own), expected)
         assert server[0] == pytest.approx([-2.5])
     # with 8 clients in all, c sees a quarter of the change: the absent ones have controls of zero
-    assert ref.scaffold(points(0, 8), np.array([2.0]), setting, total_clients=8)[2][0] == pytest.approx([-0.625])
+    assert ref.scaffold(points(0, 8), np.array([2.0]), setting, total_clients=8)[2][0] == pytest.approx(
+        [-0.625]
+    )
     # a cohort of one where two are expected: the mean is 1, and still c is the mean of the controls
     poisson = ref.Setting(kind="squared", lr=[0.5, 0.5], steps=[1, 1], cohorts=[[0, 1], [1]], divisor=[2, 2])
     iterates, own, server = ref.scaffold(points(0, 8), np.array([2.0]), poisson)
@@ -748,7 +823,11 @@ def test_scaffold_with_everybody_is_scaffnew(where):
         local_momentum=0.3,
         server_lr=0.8,
         server_momentum=0.4,
-        **({} if where is None else {where: (lambda k, i: noise[k, i]) if where == "message_noise" else (lambda k: noise[k, 0])}),
+        **(
+            {}
+            if where is None
+            else {where: (lambda k, i: noise[k, i]) if where == "message_noise" else (lambda k: noise[k, 0])}
+        ),
     )
     setting = replace(setting, lr=[0.2 * 0.9**k for k in range(rounds)])
     x0 = np.random.default_rng(15).normal(size=12)
@@ -758,9 +837,17 @@ def test_scaffold_with_everybody_is_scaffnew(where):
     np.testing.assert_allclose(own - server[-1], shifts, rtol=0, atol=1e-11)
     # the shifts see different things where K is not 1/p, and where somebody is absent
     other = replace(setting, steps=[3, 2] * 4)
-    assert np.abs(ref.scaffold(clients, x0, other)[0][-1] - ref.scaffnew(clients, x0, other, 1 / 3)[0][-1]).max() > 1e-4
+    assert (
+        np.abs(ref.scaffold(clients, x0, other)[0][-1] - ref.scaffnew(clients, x0, other, 1 / 3)[0][-1]).max()
+        > 1e-4
+    )
     partial = replace(setting, cohorts=[[0, 1], [2, 3]] * 4, divisor=[2] * rounds)
-    assert np.abs(ref.scaffold(clients, x0, partial)[0][-1] - ref.scaffnew(clients, x0, partial, 1 / 3)[0][-1]).max() > 1e-4
+    assert (
+        np.abs(
+            ref.scaffold(clients, x0, partial)[0][-1] - ref.scaffnew(clients, x0, partial, 1 / 3)[0][-1]
+        ).max()
+        > 1e-4
+    )
 
 
 def test_scaffold_is_fedavg_until_the_controls_move():
@@ -772,7 +859,9 @@ def test_scaffold_is_fedavg_until_the_controls_move():
     # records that are the same everywhere have nothing to correct
     same = [clients[3]] * 4
     quiet = full(same, 5, 0.1, 4, kind="binary")
-    np.testing.assert_allclose(ref.scaffold(same, np.ones(3), quiet)[0], ref.fedavg(same, np.ones(3), quiet), rtol=1e-12)
+    np.testing.assert_allclose(
+        ref.scaffold(same, np.ones(3), quiet)[0], ref.fedavg(same, np.ones(3), quiet), rtol=1e-12
+    )
 
 
 def test_scaffold_conserves_the_mean_of_the_controls():
@@ -833,7 +922,9 @@ def test_scaffold_controls_are_means_of_noised_gradients():
             rows, weights = poisson_lots(2, i, step)
             H = noise[2, i, step]
             for row, w in zip(rows, weights, strict=True):
-                H = H + w * ref.clip(ref.gradient("softmax", y, *(z[[row]] for z in clients[i]), classes=3, bias=True), 0.5)
+                H = H + w * ref.clip(
+                    ref.gradient("softmax", y, *(z[[row]] for z in clients[i]), classes=3, bias=True), 0.5
+                )
             y, total = y - 0.1 * (H - before[i] + server[-1]), total + H
         np.testing.assert_allclose(after[i], total / 3, rtol=0, atol=1e-12)
 
@@ -843,13 +934,24 @@ def test_scaffold_reaches_the_pooled_optimum_over_partial_cohorts():
     clients = problem("binary")
     optimum = pooled_optimum("binary", clients, 0.5, 2, True)
     lr, rounds = 0.2 / smoothness("binary", clients, 0.5, 2, True), 1200
-    cohorts = [sorted(np.random.default_rng([19, k]).choice(4, 2, replace=False).tolist()) for k in range(rounds)]
+    cohorts = [
+        sorted(np.random.default_rng([19, k]).choice(4, 2, replace=False).tolist()) for k in range(rounds)
+    ]
     setting = ref.Setting(
-        kind="binary", lr=[lr] * rounds, steps=[3] * rounds, cohorts=cohorts, divisor=[2] * rounds, bias=True, l2=0.5, server_lr=0.5
+        kind="binary",
+        lr=[lr] * rounds,
+        steps=[3] * rounds,
+        cohorts=cohorts,
+        divisor=[2] * rounds,
+        bias=True,
+        l2=0.5,
+        server_lr=0.5,
     )
     iterates, own, server = ref.scaffold(clients, np.full(4, 0.7), setting)
     np.testing.assert_allclose(iterates[-1], optimum, rtol=0, atol=1e-9)
-    np.testing.assert_allclose(own, [ref.gradient("binary", optimum, X, y, 0.5, 2, True) for X, y in clients], rtol=0, atol=1e-8)
+    np.testing.assert_allclose(
+        own, [ref.gradient("binary", optimum, X, y, 0.5, 2, True) for X, y in clients], rtol=0, atol=1e-8
+    )
     np.testing.assert_allclose(server[-1], 0.0, atol=1e-8)
     assert np.linalg.norm(ref.fedavg(clients, np.full(4, 0.7), setting)[-1] - optimum) > 1e-2
 
@@ -880,7 +982,9 @@ def test_scaffold_warm_start():
         for step in range(2):
             total = total + noise[k, i, step]
             for row, w in zip(*poisson_lots(k, i, step), strict=True):
-                total = total + w * ref.clip(ref.gradient("binary", x0, *(z[[row]] for z in clients[i]), bias=True), 0.4)
+                total = total + w * ref.clip(
+                    ref.gradient("binary", x0, *(z[[row]] for z in clients[i]), bias=True), 0.4
+                )
         np.testing.assert_allclose(own[i], total / 2, rtol=0, atol=1e-12)
     np.testing.assert_allclose(server[-1], own.mean(axis=0), rtol=0, atol=1e-12)
     warm, cold = (ref.scaffold(clients, x0, setting, warm_rounds=rounds)[0] for rounds in (3, 0))
@@ -894,7 +998,9 @@ def test_scaffold_warm_start():
         for step in range(2):
             H = noise[3, i, step] + 0.1 * y
             for row, w in zip(*poisson_lots(3, i, step), strict=True):
-                H = H + w * ref.clip(ref.gradient("binary", y, *(z[[row]] for z in clients[i]), bias=True), 0.4)
+                H = H + w * ref.clip(
+                    ref.gradient("binary", y, *(z[[row]] for z in clients[i]), bias=True), 0.4
+                )
             y = y - 0.1 * (H - own[i] + server[-1])
         updates.append(y - x0)
     np.testing.assert_allclose(warm[3], x0 + np.mean(updates, axis=0), rtol=0, atol=1e-12)
@@ -907,7 +1013,9 @@ def test_fedexp_steps_by_hand():
     """Targets 0 and 8, x = 2, one step of 1/2: updates -1 and 3, mean 1, mean square 5."""
     clients, x0 = points(0, 8), np.array([2.0])
     quiet = full(clients, 1, 0.5, 1, kind="squared")
-    local = replace(quiet, message_noise=lambda k, i: np.array([1.0]) if i == 0 else None)  # sent 0 and 3: 3/2 and 9/2
+    local = replace(
+        quiet, message_noise=lambda k, i: np.array([1.0]) if i == 0 else None
+    )  # sent 0 and 3: 3/2 and 9/2
     central = replace(quiet, sum_noise=lambda k: np.array([2.0]))  # mean 2
     for setting, kind, kwargs, eta, mean in (
         (quiet, "plain", {}, 5.0, 1.0),
@@ -940,7 +1048,9 @@ def test_fedexp_of_orthogonal_updates_is_their_number():
     np.testing.assert_allclose(steps, [3.0])
     np.testing.assert_allclose(iterates[0], [1.0, -2.0, 5.0])
     same = [clients[2]] * 4
-    np.testing.assert_allclose(ref.fedexp(same, np.zeros(3), full(same, 1, 1.0, 1, kind="squared"), "plain")[1], [1.0])
+    np.testing.assert_allclose(
+        ref.fedexp(same, np.zeros(3), full(same, 1, 1.0, 1, kind="squared"), "plain")[1], [1.0]
+    )
 
 
 def test_debiasing_takes_off_what_the_noise_adds():
@@ -963,7 +1073,12 @@ def test_fedexp_of_a_zero_mean_is_one():
     """Nothing to do, opposite updates, nobody there."""
     for clients, cohort in ((points(2, 2), [0, 1]), (points(0, 4), [0, 1]), (points(0, 8), [])):
         setting = ref.Setting(kind="squared", lr=[0.5], steps=[1], cohorts=[cohort], divisor=[2])
-        for kind, kwargs in (("plain", {}), ("naive", {}), ("central", {"norm_noise": lambda k: 3.0}), ("debiased", {"sigma": 1.0})):
+        for kind, kwargs in (
+            ("plain", {}),
+            ("naive", {}),
+            ("central", {"norm_noise": lambda k: 3.0}),
+            ("debiased", {"sigma": 1.0}),
+        ):
             iterates, steps = ref.fedexp(clients, np.array([2.0]), setting, kind, **kwargs)
             np.testing.assert_array_equal(np.ravel(iterates), [2.0])
             assert steps == [1.0]
@@ -977,10 +1092,14 @@ def test_fedexp_multiplies_what_the_inner_algorithm_proposes(inner):
     x0 = np.ones(3)
     iterates, steps = ref.fedexp(clients, x0, setting, "plain", **kwargs)
     assert min(steps) > 1.0
-    np.testing.assert_allclose(iterates[0] - x0, steps[0] * (run(inner, clients, x0, setting)[0] - x0), rtol=1e-12)
+    np.testing.assert_allclose(
+        iterates[0] - x0, steps[0] * (run(inner, clients, x0, setting)[0] - x0), rtol=1e-12
+    )
     # a single client has a step of 1: the inner algorithm itself
     alone = replace(setting, cohorts=[[2]] * 4, divisor=[1] * 4)
-    np.testing.assert_allclose(ref.fedexp(clients, x0, alone, "plain", **kwargs)[0], run(inner, clients, x0, alone), rtol=1e-12)
+    np.testing.assert_allclose(
+        ref.fedexp(clients, x0, alone, "plain", **kwargs)[0], run(inner, clients, x0, alone), rtol=1e-12
+    )
     # later rounds are the inner algorithm's with these steps, controls and shifts included
     rule = {"step": lambda k, sent: steps[k]}
     arguments = (clients, x0, setting, *([1 / 3] if inner == "scaffnew" else []))
@@ -996,7 +1115,13 @@ def test_fedexp_around_scaffold_hands_on_its_arguments():
     setting = full(clients, 4, 0.1, 3, kind="binary", message_noise=lambda k, i: noise[k, i])
     usual = ref.fedexp(clients, np.ones(3), setting, "naive", inner="scaffold")[0]
     for change in ({"memory": "own_update"}, {"total_clients": 9}, {"warm_rounds": 1}):
-        assert np.abs(ref.fedexp(clients, np.ones(3), setting, "naive", inner="scaffold", **change)[0][-1] - usual[-1]).max() > 1e-4
+        assert (
+            np.abs(
+                ref.fedexp(clients, np.ones(3), setting, "naive", inner="scaffold", **change)[0][-1]
+                - usual[-1]
+            ).max()
+            > 1e-4
+        )
     iterates, steps = ref.fedexp(clients, np.ones(3), setting, "naive", inner="scaffold", warm_rounds=2)
     np.testing.assert_array_equal(iterates[:2], np.ones((2, 3)))
     assert steps[:2] == [1.0, 1.0]
@@ -1023,7 +1148,9 @@ def test_norm_constants_of_privunit():
     got = ref.norm_constants(2.0, C, m)
     assert [ref.norm_constants(eps2, C, m).k for eps2 in (2.0, 3.5)] == [2, 4]
     np.testing.assert_allclose([got.a / C, got.b], [0.734776, 0.319521], atol=1e-6)
-    np.testing.assert_allclose([got.c1, got.c2 / C, got.c3 / C**2], [0.469553, -0.469553, 0.324241], atol=1e-6)
+    np.testing.assert_allclose(
+        [got.c1, got.c2 / C, got.c3 / C**2], [0.469553, -0.469553, 0.324241], atol=1e-6
+    )
     u = np.array([0.6, 0.0, -0.8])
     for eps2 in (1.0, 2.0, 3.5):
         constants = ref.norm_constants(eps2, C, m)
@@ -1037,7 +1164,9 @@ def test_norm_constants_of_privunit():
             assert chances @ estimates <= r**2 + 1e-9
         middle = C / 2 / constants.k
         values, chances = scalar_dp(middle, C, eps2, constants)
-        assert chances @ [ref.squared_norm(value * u / m, constants) for value in values] == pytest.approx(middle**2)
+        assert chances @ [ref.squared_norm(value * u / m, constants) for value in values] == pytest.approx(
+            middle**2
+        )
 
 
 def test_fedexp_with_privunit_by_hand():
@@ -1046,7 +1175,16 @@ def test_fedexp_with_privunit_by_hand():
     constants = ref.norm_constants(2.0, C, m)
     r = [-0.234776 * C, 1.234776 * C]
     clients = orthogonal(1.0, 1.0)
-    setting = full(clients, 1, 1.0, 1, kind="squared", bound="clip", clip=C, randomiser=lambda k, i, bounded: r[i] / m * bounded)
+    setting = full(
+        clients,
+        1,
+        1.0,
+        1,
+        kind="squared",
+        bound="clip",
+        clip=C,
+        randomiser=lambda k, i, bounded: r[i] / m * bounded,
+    )
     above = sum((v**2 + 0.469553 * C * v - 0.324241 * C**2) / 1.469553 for v in r) / 2
     below = (r[0] ** 2 + r[1] ** 2) / m**2 / 4
     assert above / below < 1.0
@@ -1079,7 +1217,13 @@ def test_pfl_is_fedavg_with_record_noise():
     clients = problem("softmax", 3)
     noise = 0.5 * np.random.default_rng(23).normal(size=(4, 4, 5, 12))
     x0, steps = np.random.default_rng(24).normal(size=12), [5, 3, 1, 4]
-    literal = {"lr": 0.3, "C": 0.8, "L": 4.0, "lots": lambda k, i, t: poisson_lots(k, i, t)[0], "noise": lambda k, i, t: noise[k, i, t]}
+    literal = {
+        "lr": 0.3,
+        "C": 0.8,
+        "L": 4.0,
+        "lots": lambda k, i, t: poisson_lots(k, i, t)[0],
+        "noise": lambda k, i, t: noise[k, i, t],
+    }
     models = ref.pfl(clients, x0, "softmax", steps, momentum=0.5, classes=3, bias=True, **literal)
     setting = full(
         clients,
@@ -1102,7 +1246,9 @@ def test_pfl_is_fedavg_with_record_noise():
         {"record_clip": 0.9},
         {"steps": [5, 3, 1, 3]},
     ):
-        assert np.abs(models[-1] - ref.fedavg(clients, x0, replace(setting, **change))[-1]).max() > 1e-4, change
+        assert np.abs(models[-1] - ref.fedavg(clients, x0, replace(setting, **change))[-1]).max() > 1e-4, (
+            change
+        )
 
 
 def test_pfl_by_hand():
@@ -1110,7 +1256,16 @@ def test_pfl_by_hand():
     x = -1. The next round starts at rest: sum -2, gradient 1/2, x = -3/2."""
     clients = [(np.ones((2, 1)), np.zeros(2))]
     models = ref.pfl(
-        clients, np.array([8.0]), "squared", [2, 1], 1.0, 6.0, 4.0, lambda r, i, t: [0, 1], lambda r, i, t: np.array([4.0]), 0.5
+        clients,
+        np.array([8.0]),
+        "squared",
+        [2, 1],
+        1.0,
+        6.0,
+        4.0,
+        lambda r, i, t: [0, 1],
+        lambda r, i, t: np.array([4.0]),
+        0.5,
     )
     np.testing.assert_allclose(np.ravel(models), [-1.0, -1.5])
 
@@ -1124,11 +1279,19 @@ def test_quantile_clip_by_hand():
     setting = full(clients, 3, 0.5, 1, kind="squared", bound="clip", clip=2.0, quantile=0.6, quantile_lr=0.5)
     clips = 2.0 * np.exp(0.3 * np.arange(3))
     np.testing.assert_allclose(np.ravel(ref.fedavg(clients, np.zeros(1), setting)), np.cumsum(clips))
-    noisy = replace(setting, message_noise=lambda k, i: np.array([0.3 * i]), sum_noise=lambda k: np.array([0.6]))
-    np.testing.assert_allclose(np.ravel(ref.fedavg(clients, np.zeros(1), noisy)), np.cumsum(clips * (1 + 0.3 + 0.2)))
+    noisy = replace(
+        setting, message_noise=lambda k, i: np.array([0.3 * i]), sum_noise=lambda k: np.array([0.6])
+    )
+    np.testing.assert_allclose(
+        np.ravel(ref.fedavg(clients, np.zeros(1), noisy)), np.cumsum(clips * (1 + 0.3 + 0.2))
+    )
     # updates of zero are within C: b = 1; the shift by 1/2 counts where the divisor is not the number of bits
     still = replace(setting, sum_noise=lambda k: np.array([3.0]), lr=[1e-12] * 3)
-    np.testing.assert_allclose(np.diff(np.ravel(ref.fedavg(points(0, 0, 0), np.zeros(1), still))), 2 * np.exp([-0.2, -0.4]), rtol=1e-9)
+    np.testing.assert_allclose(
+        np.diff(np.ravel(ref.fedavg(points(0, 0, 0), np.zeros(1), still))),
+        2 * np.exp([-0.2, -0.4]),
+        rtol=1e-9,
+    )
     fewer = replace(still, divisor=[5, 3, 3])  # b = 1/2 + (3/2) / 5
     x = np.ravel(ref.fedavg(points(0, 0, 0), np.zeros(1), fewer))
     np.testing.assert_allclose(x[1] - x[0], 2 * np.exp(-0.5 * 0.2), rtol=1e-9)
@@ -1150,7 +1313,17 @@ def test_quantile_clip_finds_the_quantile(quantile):
             seen.append(np.linalg.norm(bounded))
         return bounded
 
-    setting = full(clients, 400, 1.0, 1, kind="squared", bound="normalise", clip=40.0, quantile=quantile, quantile_lr=0.05)
+    setting = full(
+        clients,
+        400,
+        1.0,
+        1,
+        kind="squared",
+        bound="normalise",
+        clip=40.0,
+        quantile=quantile,
+        quantile_lr=0.05,
+    )
     ref.fedavg(clients, np.zeros(8), replace(setting, server_lr=0.0, randomiser=recorded))
     assert seen[0] == pytest.approx(40.0)
     np.testing.assert_allclose(seen[-50:], 8 * quantile + 0.5, atol=0.8)
@@ -1159,12 +1332,24 @@ def test_quantile_clip_finds_the_quantile(quantile):
 def test_a_quantile_that_does_not_move_is_a_fixed_clip():
     clients = problem("binary")
     noise = np.random.default_rng(25).normal(size=(4, 4, 3))
-    still = full(clients, 4, 0.2, 3, kind="binary", bound="clip", clip=0.25, message_noise=lambda k, i: 0.25 * noise[k, i])
+    still = full(
+        clients,
+        4,
+        0.2,
+        3,
+        kind="binary",
+        bound="clip",
+        clip=0.25,
+        message_noise=lambda k, i: 0.25 * noise[k, i],
+    )
     moving = replace(still, quantile=0.3, quantile_lr=0.0, message_noise=lambda k, i: noise[k, i])
     for algorithm in ALGORITHMS:
-        np.testing.assert_array_equal(run(algorithm, clients, np.ones(3), moving), run(algorithm, clients, np.ones(3), still))
+        np.testing.assert_array_equal(
+            run(algorithm, clients, np.ones(3), moving), run(algorithm, clients, np.ones(3), still)
+        )
     ours, theirs = (
-        ref.fedexp(clients, np.ones(3), setting, "debiased", sigma=sigma)[1] for setting, sigma in ((moving, 1.0), (still, 0.25))
+        ref.fedexp(clients, np.ones(3), setting, "debiased", sigma=sigma)[1]
+        for setting, sigma in ((moving, 1.0), (still, 0.25))
     )
     assert ours == theirs
     central = replace(still, message_noise=None, sum_noise=lambda k: 0.25 * noise[k, 0])
@@ -1208,7 +1393,10 @@ def test_every_new_switch_changes_something(algorithm):
         ({}, {"record_median": True}),
         ({}, {"record_noise": lambda k, i, step: 0.1 * (i + 1) * ones}),
         ({"record_clip": 0.3}, {"record_clip": 0.31}),
-        ({"record_noise": lambda k, i, step: 0.1 * ones}, {"record_noise": lambda k, i, step: 0.1 * ones, "record_median": True}),
+        (
+            {"record_noise": lambda k, i, step: 0.1 * ones},
+            {"record_noise": lambda k, i, step: 0.1 * ones, "record_median": True},
+        ),
         ({}, median),
         ({}, quantile),
         (quantile, quantile | {"quantile": 0.9}),
@@ -1216,5 +1404,7 @@ def test_every_new_switch_changes_something(algorithm):
         (quantile, quantile | {"bit_noise": lambda k: 1.0}),
         ({}, {"randomiser": lambda k, i, v: (1.0 + 0.1 * i) * v}),
     ):
-        ours, theirs = (run(algorithm, clients, np.ones(3), replace(plain, **change)) for change in (before, after))
+        ours, theirs = (
+            run(algorithm, clients, np.ones(3), replace(plain, **change)) for change in (before, after)
+        )
         assert np.abs(ours[-1] - theirs[-1]).max() > 1e-4, after

@@ -10,7 +10,14 @@ import numpy as np
 import pytest
 
 from dpfl_bench.privacy import accounting, divergences
-from dpfl_bench.privacy.accounting import accountants_for, best, delta_of_gaussian, eps_of_gaussian, epsilon, mu_for
+from dpfl_bench.privacy.accounting import (
+    accountants_for,
+    best,
+    delta_of_gaussian,
+    eps_of_gaussian,
+    epsilon,
+    mu_for,
+)
 from dpfl_bench.privacy.releases import Companion, Composition, PrivacyError
 
 # ---- the unsampled Gaussian ----
@@ -63,14 +70,17 @@ def test_fedexp_table_1(mu: float, eps: float) -> None:
 
 
 @pytest.mark.parametrize(
-    ("dimension", "times", "eps"), [(500, 49, 15.64620), (500, 50, 15.85091), (5046, 49, 15.26090), (5046, 50, 15.46005)]
+    ("dimension", "times", "eps"),
+    [(500, 49, 15.64620), (500, 50, 15.85091), (5046, 49, 15.26090), (5046, 50, 15.46005)],
 )
 def test_fedexp_table_1_with_its_norms(dimension: int, times: int, eps: float) -> None:
     """CDP-FedEXP, M = 1000, replace_one: sigma = 5 C is z = 2.5, and the norms' noise d sigma^2 / M is 4 d/M z^2 times C^2."""
     norms = Companion("norms", "squared", 4 * dimension / 1000)
     released = Composition("gaussian", times, companions=(norms,))
     assert epsilon(released, 2.5, 1e-5) == pytest.approx(eps, abs=6e-6)
-    assert epsilon(Composition("gaussian", times), 2.5, 1e-5) < eps - 1e-3  # the negative control: the norms for free
+    assert (
+        epsilon(Composition("gaussian", times), 2.5, 1e-5) < eps - 1e-3
+    )  # the negative control: the norms for free
 
 
 @pytest.mark.parametrize("mu", [0.02, 0.1, 0.7, 3.0, 10.0, 18.0])
@@ -116,7 +126,8 @@ def test_pld_refuses_what_its_rounding_cannot_resolve() -> None:
 
 
 @pytest.mark.parametrize(
-    ("rate", "z", "kind", "value"), [(0.3, 1.2, "times", 1.5), (1.0, 0.9, "squared", 2.0), (0.05, 2.0, "squared", 0.2)]
+    ("rate", "z", "kind", "value"),
+    [(0.3, 1.2, "times", 1.5), (1.0, 0.9, "squared", 2.0), (0.05, 2.0, "squared", 0.2)],
 )
 def test_companions_by_a_sum_over_the_plane(rate: float, z: float, kind: str, value: float) -> None:
     """delta of one Poisson-sampled release of a sum and its companion, from their two densities: that of one sum with less noise."""
@@ -143,7 +154,11 @@ def brute_force(pure: float, times: int, delta: float) -> float:
     low, high = 0.0, pure * times
     while high - low > 1e-10 * high:
         middle = (low + high) / 2
-        low, high = (low, middle) if sum(max(0, a - math.exp(middle) * b) for a, b in pairs) <= delta else (middle, high)
+        low, high = (
+            (low, middle)
+            if sum(max(0, a - math.exp(middle) * b) for a, b in pairs) <= delta
+            else (middle, high)
+        )
     return high
 
 
@@ -168,7 +183,12 @@ def test_pure_at_sixty_digits(pure: float, times: int) -> None:
             loss = (times - 2 * tails) * mpmath.mpf(pure)
             if loss <= eps:
                 break
-            total += mpmath.binomial(times, tails) * p ** (times - tails) * (1 - p) ** tails * (1 - mpmath.exp(eps - loss))
+            total += (
+                mpmath.binomial(times, tails)
+                * p ** (times - tails)
+                * (1 - p) ** tails
+                * (1 - mpmath.exp(eps - loss))
+            )
         return total
 
     with mpmath.workdps(60):
@@ -178,12 +198,18 @@ def test_pure_at_sixty_digits(pure: float, times: int) -> None:
 def test_pure_limits() -> None:
     for pure, times in ((0.3, 7), (6.0, 50), (1.0, 1)):
         released = Composition("pure", times)
-        assert epsilon(released, 1 / pure, 1e-300, "exact") == pytest.approx(times * pure, rel=1e-6)  # nothing but delta = 0 left
+        assert epsilon(released, 1 / pure, 1e-300, "exact") == pytest.approx(
+            times * pure, rel=1e-6
+        )  # nothing but delta = 0 left
         dressed = Composition("pure", times, scale=3.0, companions=(Companion("x", "times", 1.0),))
         assert epsilon(dressed, 1 / pure, 1e-5) == epsilon(released, 1 / pure, 1e-5)
     assert epsilon(Composition("pure", 50), 1 / 6, 1e-5, "basic") == pytest.approx(300)
     assert best(Composition("pure", 500), 10.0, 1e-5)[0] == "exact"
-    assert epsilon(Composition("pure", 5000), 100.0, 1e-5) < 3.0 < epsilon(Composition("pure", 5000), 100.0, 1e-5, "basic")
+    assert (
+        epsilon(Composition("pure", 5000), 100.0, 1e-5)
+        < 3.0
+        < epsilon(Composition("pure", 5000), 100.0, 1e-5, "basic")
+    )
     assert [epsilon(Composition("pure", 5), z, 1e-5) for z in (0.0, math.inf)] == [math.inf, 0.0]
     assert epsilon(Composition("pure", 0), 0.0, 1e-5) == 0
     almost_gaussian = epsilon(Composition("pure", 10_000), 100.0, 1e-5)
@@ -202,7 +228,9 @@ def test_monotone_and_consistent(mechanism: str) -> None:
         assert (np.diff(values, axis=1) < 0).all()
         assert epsilon(made[0], 0.0, 1e-5, name) == math.inf
         assert epsilon(sampled(mechanism, 4, 20, 0), 0.0, 1e-5, name) == 0
-    assert best(made[1], 1.0, 1e-5)[1] == min(epsilon(made[1], 1.0, 1e-5, name) for name in accountants_for(made[1]))
+    assert best(made[1], 1.0, 1e-5)[1] == min(
+        epsilon(made[1], 1.0, 1e-5, name) for name in accountants_for(made[1])
+    )
 
 
 def test_alternatives_and_scale() -> None:
@@ -225,7 +253,10 @@ def test_refusals() -> None:
         ((released, 1.0, 1e-5, "gdp"), "expected one of auto"),
         ((released, 1.0, 1e-5, "basic"), r"not valid for poisson \(use auto or pld, rdp"),
         ((Composition("pure", 3), 1.0, 1e-5, "pld"), r"not valid for pure \(use auto or basic, exact"),
-        ((Composition("gaussian", 3, share=0.5, rounds=((3, 1),)), 1.0, 1e-5, "exact"), "not valid for participation"),
+        (
+            (Composition("gaussian", 3, share=0.5, rounds=((3, 1),)), 1.0, 1e-5, "exact"),
+            "not valid for participation",
+        ),
         ((released, 1.0, 0.0, "auto"), "delta=0.0"),
         ((released, -1.0, 1e-5, "auto"), "noise_multiplier=-1.0"),
         ((released, math.nan, 1e-5, "auto"), "noise_multiplier=nan"),
@@ -237,7 +268,11 @@ def test_refusals() -> None:
 def test_importing_costs_no_heavy_library() -> None:
     modules = "accounting, calibration, releases"
     code = f"import sys; from dpfl_bench.problems import theory; from dpfl_bench.privacy import {modules}; print(*sys.modules)"
-    loaded = set(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split())
+    loaded = set(
+        subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=True
+        ).stdout.split()
+    )
     assert "dpfl_bench.privacy.accounting" in loaded
     assert not loaded & {"torch", "dp_accounting", "scipy", "opacus"}
 

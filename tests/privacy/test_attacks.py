@@ -53,17 +53,25 @@ class Attack:
         return np.array([self._played(everyone, seed) for seed in range(first, first + self.runs)])
 
     def _played(self, everyone: Federation, seed: int) -> float:
-        send = SendDoor("clip", self.trust, 2 * self.z, "own_update", seed) if self.unit == "client" else replace(OPEN, seed=seed)
+        send = (
+            SendDoor("clip", self.trust, 2 * self.z, "own_update", seed)
+            if self.unit == "client"
+            else replace(OPEN, seed=seed)
+        )
         records = GradientDoor(1.0, 2 * self.z, seed) if self.unit == "record" else None
         problem, algorithm = LinearProblem(1, 0, False, 0.0), ScaffNew() if self.shifts else FedAvg()
-        cohort = Cohort(algorithm, problem, everyone, Optimiser(), send, self.clients, seed, clip=1.0, records=records)
+        cohort = Cohort(
+            algorithm, problem, everyone, Optimiser(), send, self.clients, seed, clip=1.0, records=records
+        )
         shape = (self.clients, self.cohort, self.sampling, (self.steps,) * self.rounds)
         schedule = Schedule(seed, *shape, 1.0, RATE)  # type: ignore[arg-type]
         state, before, shift, seen = cohort.start(torch.zeros(1, dtype=torch.float64)), 0.0, 0.0, 0.0
         for t in range(self.rounds):
             state, _ = cohort.play(state, schedule.round(t))
             moved, before = state.server.x.item() - before, state.server.x.item()
-            sent = min(1.0, max(-1.0, RATE * shift))  # by each of the others, whose losses are flat: a function of what all see
+            sent = min(
+                1.0, max(-1.0, RATE * shift)
+            )  # by each of the others, whose losses are flat: a function of what all see
             seen += self.cohort * moved - (self.cohort - 1) * sent
             shift += (moved - sent) / RATE if self.shifts else 0.0
         return seen
@@ -74,7 +82,13 @@ class Attack:
         x[0], y[0] = 1, side * 1e6
         x[1:], y[1:] = abs(self.others), self.others * 1e6
         records = Records(x, y, x[:0], y[:0], np.arange(self.clients), 0, "attack", None)
-        return Federation(records, [np.array([i]) for i in range(self.clients)], LotRule(), torch.device("cpu"), torch.float64)
+        return Federation(
+            records,
+            [np.array([i]) for i in range(self.clients)],
+            LotRule(),
+            torch.device("cpu"),
+            torch.float64,
+        )
 
     def mu(self) -> tuple[float, float]:
         """(how many standard deviations the two federations are apart, its standard error)."""
@@ -111,7 +125,9 @@ def advantage(one: np.ndarray, other: np.ndarray, eps: float) -> tuple[float, fl
     for a, b in ((one, other), (-one, -other), (other, one), (-other, -one)):
         half = len(a) // 2
         cuts = np.quantile(np.concatenate([a[:half], b[:half]]), np.linspace(0.01, 0.995, 200))
-        cut = cuts[int(np.argmax([np.mean(a[:half] > c) - math.exp(eps) * np.mean(b[:half] > c) for c in cuts]))]
+        cut = cuts[
+            int(np.argmax([np.mean(a[:half] > c) - math.exp(eps) * np.mean(b[:half] > c) for c in cuts]))
+        ]
         p, q = np.mean(a[half:] > cut), np.mean(b[half:] > cut)
         error = math.sqrt((p * (1 - p) + math.exp(2 * eps) * q * (1 - q)) / half)
         found.append((float(p - math.exp(eps) * q), error))
@@ -123,7 +139,11 @@ def claimed_delta(releases: Releases, z: float, eps: float) -> float:
     low, high = 1e-9, 0.999
     while high - low > 1e-6:
         middle = (low + high) / 2
-        low, high = (low, middle) if epsilon(view(releases, "third_party") or (), z, middle) <= eps else (middle, high)
+        low, high = (
+            (low, middle)
+            if epsilon(view(releases, "third_party") or (), z, middle) <= eps
+            else (middle, high)
+        )
     return high
 
 
@@ -132,11 +152,15 @@ def claimed_delta(releases: Releases, z: float, eps: float) -> float:
     [("fixed", "replace_one", (1, -1), 0.8), ("poisson", "add_remove_one", (1, 0), 0.8)],
     ids=["fixed cohorts, replace one", "poisson cohorts, zero out"],
 )
-def test_secret_cohorts_hide_what_the_accountant_says(sampling: str, neighbours: str, sides: tuple[int, int], power: float) -> None:
+def test_secret_cohorts_hide_what_the_accountant_says(
+    sampling: str, neighbours: str, sides: tuple[int, int], power: float
+) -> None:
     """A third party sees one model of a quarter of the clients. Without the coin the same models would break the claim."""
     z, eps = 0.5, 0.3
     std = z if sampling == "fixed" else z / 2  # of zero-out the sensitivity is half
-    attack = Attack(std, "central", clients=4, cohort=1, sampling=sampling, rounds=1, runs=10_000, others=min(sides[1], 0))
+    attack = Attack(
+        std, "central", clients=4, cohort=1, sampling=sampling, rounds=1, runs=10_000, others=min(sides[1], 0)
+    )
     releases = Releases(1, 4, 1, sampling, "central", neighbours, 1, 1)  # type: ignore[arg-type]
     claimed = claimed_delta(releases, z, eps)
     found, error = advantage(attack.statistics(sides[0], 0), attack.statistics(sides[1], 10**6), eps)

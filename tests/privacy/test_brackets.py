@@ -11,7 +11,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 from oracles import integrated
-from oracles.integrated import Cells, Pair, Rounds, Run, bracket, gaussian, lots_bounded, lots_reached, poisson
+from oracles.integrated import (
+    Cells,
+    Pair,
+    Rounds,
+    Run,
+    bracket,
+    gaussian,
+    lots_bounded,
+    lots_reached,
+    poisson,
+)
 from scipy.optimize import brentq
 from scipy.special import ndtr
 
@@ -19,7 +29,10 @@ from dpfl_bench.privacy.accounting import accountants_for, epsilon
 from dpfl_bench.privacy.releases import Companion, Composition
 
 POPULATION = 1000
-OTHERS = [(-0.5,), (0.0,)]  # what other records contribute; the opposites are the same pairs, mirrored and swapped
+OTHERS = [
+    (-0.5,),
+    (0.0,),
+]  # what other records contribute; the opposites are the same pairs, mirrored and swapped
 TIGHT = ("auto", "exact", "pld")  # the others (rdp, basic) are valid and may be anywhere above
 LOOSE = 1.02  # what a tight accountant may add to the truth, for eps in [.1, 10]
 
@@ -42,13 +55,21 @@ class Case:
 
 def run_of(case: Case, *pairs: Pair) -> Run:
     c = case.composition
-    return tuple(Rounds(tuple((pair, k) for pair in pairs), times, c.share) for k, times in c.rounds or ((1, c.times),))
+    return tuple(
+        Rounds(tuple((pair, k) for pair in pairs), times, c.share) for k, times in c.rounds or ((1, c.times),)
+    )
 
 
 def multipliers(case: Case) -> list[float]:
     """A release's own and its companions', which are released of the same cohort."""
     scale = case.composition.scale
-    return [scale * case.z, *(scale * e.value * (case.z if e.kind == "times" else case.z**2) for e in case.composition.companions)]
+    return [
+        scale * case.z,
+        *(
+            scale * e.value * (case.z if e.kind == "times" else case.z**2)
+            for e in case.composition.companions
+        ),
+    ]
 
 
 def bounds(case: Case) -> tuple[float, float]:
@@ -59,7 +80,9 @@ def bounds(case: Case) -> tuple[float, float]:
         return exact * (1 - 1e-9), exact
     if c.mechanism == "gaussian":
         return bracket(run_of(case, *map(gaussian, multipliers(case))), case.delta)
-    joint = 1 / math.hypot(*(1 / z for z in multipliers(case)))  # along the line on which the record moves all releases of its lot
+    joint = 1 / math.hypot(
+        *(1 / z for z in multipliers(case))
+    )  # along the line on which the record moves all releases of its lot
     if c.mechanism == "poisson":
         return bracket(run_of(case, poisson(c.rate, joint)), case.delta)
     reached = (bracket(run_of(case, lots_reached(c.rate, others, joint)), case.delta)[0] for others in OTHERS)
@@ -79,7 +102,9 @@ def log_uniform(draw: np.random.Generator, low: float, high: float) -> float:
     return float(np.exp(draw.uniform(math.log(low), math.log(high))))
 
 
-def drawn(mechanism: str, key: int, participation: bool = False, companion: bool = False, count: int = 30) -> Iterator[Case]:
+def drawn(
+    mechanism: str, key: int, participation: bool = False, companion: bool = False, count: int = 30
+) -> Iterator[Case]:
     draw = np.random.Generator(np.random.Philox(key=key))
     for i in range(count):
         k, times = int(log_uniform(draw, 1, 30)) if participation else 1, int(log_uniform(draw, 1, 200))
@@ -91,9 +116,15 @@ def drawn(mechanism: str, key: int, participation: bool = False, companion: bool
         if participation and i % 3 == 0:
             rounds += ((k + 2, 1 + times // 2),)
         scale, kind, ratio = (1.0, 0.3, 4.5)[i % 3], ("times", "squared")[i % 2], log_uniform(draw, 0.5, 4)
-        companions = (Companion("norms", kind, ratio if kind == "times" else ratio * scale / z),) if companion else ()  # type: ignore[arg-type]
+        companions = (
+            (Companion("norms", kind, ratio if kind == "times" else ratio * scale / z),) if companion else ()
+        )  # type: ignore[arg-type]
         total = sum(often * of for often, of in rounds) or times
-        yield Case(Composition(mechanism, total, rate, POPULATION, sample, scale, companions, share, rounds), z / scale, delta)  # type: ignore[arg-type]
+        yield Case(
+            Composition(mechanism, total, rate, POPULATION, sample, scale, companions, share, rounds),
+            z / scale,
+            delta,
+        )  # type: ignore[arg-type]
 
 
 def responses(key: int, count: int = 30) -> Iterator[Case]:
@@ -121,7 +152,10 @@ CASES = [
 def test_within_the_bracket(case: Case) -> None:
     low, high = bounds(case)
     assert case.composition.mechanism == "fixed" or high <= 1.01 * low + 1e-3
-    found = {name: epsilon(case.composition, case.z, case.delta, name) for name in ("auto", *accountants_for(case.composition))}
+    found = {
+        name: epsilon(case.composition, case.z, case.delta, name)
+        for name in ("auto", *accountants_for(case.composition))
+    }
     for name, eps in found.items():
         check(eps, low, high, tight=name in TIGHT)
     assert found["auto"] <= min(found.values())
@@ -130,10 +164,18 @@ def test_within_the_bracket(case: Case) -> None:
     # the same check rejects an accountant that credits 5 % more noise, wherever what is reached comes close to the bound
     if low > 0.1 and low > 0.97 * high:
         with pytest.raises(AssertionError):
-            check(epsilon(case.composition, 1.05 * case.z, case.delta, "pld" if "pld" in found else "auto"), low, high, tight=True)
+            check(
+                epsilon(case.composition, 1.05 * case.z, case.delta, "pld" if "pld" in found else "auto"),
+                low,
+                high,
+                tight=True,
+            )
 
 
-@pytest.mark.parametrize(("mechanism", "rate", "z", "times"), [("poisson", 0.1, 1.0, 3), ("fixed", 0.05, 1.2, 1), ("fixed", 0.5, 4.0, 5)])
+@pytest.mark.parametrize(
+    ("mechanism", "rate", "z", "times"),
+    [("poisson", 0.1, 1.0, 3), ("fixed", 0.05, 1.2, 1), ("fixed", 0.5, 4.0, 5)],
+)
 def test_companions_of_a_lot_in_two_dimensions(mechanism: str, rate: float, z: float, times: int) -> None:
     """As it is, without the line: other records may stand where the replaced one does in one release, and opposite in the other."""
     norms = Companion("norms", "times", 1.5)
@@ -151,7 +193,10 @@ def test_companions_of_a_lot_in_two_dimensions(mechanism: str, rate: float, z: f
 
 def test_the_check_rejects_one_direction_only() -> None:
     """What an accountant with the absent-to-present direction alone would report, at the most."""
-    run, composition = (Rounds(((poisson(0.1, 1.0), 1),), 3),), Composition("poisson", 3, 0.1, POPULATION, 100)
+    run, composition = (
+        (Rounds(((poisson(0.1, 1.0), 1),), 3),),
+        Composition("poisson", 3, 0.1, POPULATION, 100),
+    )
     low, high = bracket(run, 1e-5)
     check(epsilon(composition, 1.0, 1e-5), low, high, tight=True)
     with pytest.raises(AssertionError):
@@ -201,7 +246,10 @@ def solved(delta_at: Callable[[float], float], delta: float) -> float:
     return float(brentq(lambda eps: delta_at(eps) - delta, 0, 60, xtol=1e-12))
 
 
-@pytest.mark.parametrize(("z", "times", "delta"), [(1, 1, 1e-5), (0.4, 1, 1e-6), (2, 10, 1e-7), (40, 1000, 1e-3), (300, 20_000, 2.5e-6)])
+@pytest.mark.parametrize(
+    ("z", "times", "delta"),
+    [(1, 1, 1e-5), (0.4, 1, 1e-6), (2, 10, 1e-7), (40, 1000, 1e-3), (300, 20_000, 2.5e-6)],
+)
 def test_encloses_the_closed_form(z: float, times: int, delta: float) -> None:
     low, high = bracket((Rounds(((gaussian(z), 1),), times),), delta)
     mu = math.sqrt(times) / z
@@ -214,7 +262,9 @@ def test_encloses_two_gaussians_under_visible_coins() -> None:
     """Two rounds of three joint releases each: the number of rounds that happen is binomial, and each number is one Gaussian."""
     run = (Rounds(((gaussian(5.0), 3), (gaussian(8.0), 3)), 2, 0.3),)
     mu = math.sqrt(3 / 25 + 3 / 64)
-    exact = solved(lambda eps: 0.42 * delta_of_gaussian(mu, eps) + 0.09 * delta_of_gaussian(math.sqrt(2) * mu, eps), 1e-5)
+    exact = solved(
+        lambda eps: 0.42 * delta_of_gaussian(mu, eps) + 0.09 * delta_of_gaussian(math.sqrt(2) * mu, eps), 1e-5
+    )
     low, high = bracket(run, 1e-5)
     assert low <= exact <= high <= 1.01 * low
 
@@ -224,7 +274,10 @@ def test_the_pair_for_lots_has_the_profile_of_the_theorem(eps: float) -> None:
     rate, z, step = 0.2, 0.7, 1e-3
     delta = rate * delta_of_gaussian(1 / z, math.log1p(math.expm1(eps) / rate))
     for pair in (lots_bounded(rate, z)(40_000), lots_bounded(rate, z)(40_000).reversed()):
-        low, high = (integrated.spent(grid(pair, step), step, delta) for grid in (integrated.rounded_down, integrated.split_up))
+        low, high = (
+            integrated.spent(grid(pair, step), step, delta)
+            for grid in (integrated.rounded_down, integrated.split_up)
+        )
         assert low <= eps <= high <= low + step
 
 

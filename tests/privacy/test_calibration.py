@@ -10,7 +10,15 @@ import pytest
 from dpfl_bench.privacy import cache, calibration
 from dpfl_bench.privacy.accounting import epsilon
 from dpfl_bench.privacy.calibration import calibrate, formula_noise, implied, max_rounds
-from dpfl_bench.privacy.releases import Companion, Composition, PrivacyError, RecordReleases, Releases, View, view
+from dpfl_bench.privacy.releases import (
+    Companion,
+    Composition,
+    PrivacyError,
+    RecordReleases,
+    Releases,
+    View,
+    view,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -29,7 +37,9 @@ def poisson(rounds: int, clients: int, cohort: int) -> Releases:
 
 
 def fixed(rounds: int, clients: int, cohort: int, trust: str = "secagg") -> Releases:
-    return Releases(rounds, clients, cohort, "fixed", trust, "replace_one", min(rounds, rounds // 5 + 9), cohort)  # type: ignore[arg-type]
+    return Releases(
+        rounds, clients, cohort, "fixed", trust, "replace_one", min(rounds, rounds // 5 + 9), cohort
+    )  # type: ignore[arg-type]
 
 
 def pure(rounds: int, clients: int = 20) -> Releases:
@@ -39,7 +49,14 @@ def pure(rounds: int, clients: int = 20) -> Releases:
 def records(lots: str = "fixed", share: float = 0.2, **changes: object) -> RecordReleases:
     """Eight or nine noised gradients a round in twenty rounds, lots of a tenth of at least 50 records."""
     neighbours = "add_remove_one" if lots == "poisson" else "replace_one"
-    made = {"rounds": ((8, 15), (9, 5)), "share": share, "worst": 120, "lots": lots, "population": 50, "sample": 5}
+    made = {
+        "rounds": ((8, 15), (9, 5)),
+        "share": share,
+        "worst": 120,
+        "lots": lots,
+        "population": 50,
+        "sample": 5,
+    }
     made |= {"rate": 1.0 if lots == "full" else 0.1, "neighbours": neighbours, "cohort": 4, **changes}
     return RecordReleases(**made)  # type: ignore[arg-type]
 
@@ -53,7 +70,9 @@ def test_balancing_v(eps: float, v: float, rounds: int) -> None:
     """PAPERS.md: v is the same for any number of releases; local trust and replace_one (sensitivity 2C) quadruple it."""
     for neighbours, ratio in (("add_remove_one", 1), ("replace_one", 2)):
         noise = calibrate(full(rounds, neighbours=neighbours), "server", eps, 1e-5)
-        assert implied(noise, ratio, rounds, 1.0, eps, 1e-5)["v"] == pytest.approx(v * ratio**2, abs=6e-5 * ratio**2)
+        assert implied(noise, ratio, rounds, 1.0, eps, 1e-5)["v"] == pytest.approx(
+            v * ratio**2, abs=6e-5 * ratio**2
+        )
         std = formula_noise(v * ratio**2, 0.7, rounds, eps, 1e-5)
         assert std == pytest.approx(noise * ratio * 0.7, rel=5e-5)
 
@@ -68,7 +87,13 @@ def test_normalized_q(eps: float, delta: float, q: float) -> None:
 
 @pytest.mark.parametrize(
     ("rounds", "batches", "eps", "sigma"),
-    [(1880, 94, 2.93, 0.9573), (1880, 94, 1.2, 1.6499), (1880, 94, 2.7, 0.9963), (1580, 79, 7.53, 0.6849), (1580, 79, 3.0, 0.9952)],
+    [
+        (1880, 94, 2.93, 0.9573),
+        (1880, 94, 1.2, 1.6499),
+        (1880, 94, 2.7, 0.9963),
+        (1580, 79, 7.53, 0.6849),
+        (1580, 79, 3.0, 0.9952),
+    ],
 )
 def test_pfl_noise_exactly(rounds: int, batches: int, eps: float, sigma: float) -> None:
     """PAPERS.md, pfl: Poisson sampling, add/remove, delta 1e-5, PLD. Its records are our clients here; the arithmetic is the same."""
@@ -88,7 +113,11 @@ CASES = [
     (dataclasses.replace(fixed(30, 50, 5), companions=COMPANIONS), "third_party"),
     (full(40, trust="secagg", colluding=19), "server"),
     *((pure(rounds), "server") for rounds in (1, 7, 400)),
-    *((records(lots), observer) for lots in ("full", "fixed", "poisson") for observer in ("server", "third_party")),
+    *(
+        (records(lots), observer)
+        for lots in ("full", "fixed", "poisson")
+        for observer in ("server", "third_party")
+    ),
     (records("poisson", share=0.02, rounds=((30, 5), (100, 2)), worst=130), "third_party"),
     (records(holders=3, worst=400), "third_party"),
 ]
@@ -117,7 +146,11 @@ def test_noise_does_not_tell_how_the_cohorts_fell(lots: str, neighbours: str) ->
 
 @pytest.mark.parametrize("accountant", ["pld", "rdp"])
 def test_named_accountants(accountant: str) -> None:
-    for released, observer in ((full(20), "server"), (poisson(30, 50, 5), "third_party"), (fixed(30, 50, 5), "third_party")):
+    for released, observer in (
+        (full(20), "server"),
+        (poisson(30, 50, 5), "third_party"),
+        (fixed(30, 50, 5), "third_party"),
+    ):
         noise = calibrate(released, observer, 2.0, 1e-5, accountant)  # type: ignore[arg-type]
         found = view(released, observer)  # type: ignore[arg-type]
         assert found is not None
@@ -131,7 +164,9 @@ def test_companions_cost_noise_and_are_undone() -> None:
         dressed = dataclasses.replace(released, companions=COMPANIONS)
         alone, noise = (calibrate(r, observer, 1.0, 1e-5) for r in (released, dressed))  # type: ignore[arg-type]
         assert noise > alone
-        assert Composition("gaussian", 1, companions=COMPANIONS).joint(noise) == pytest.approx(alone, rel=1e-9)
+        assert Composition("gaussian", 1, companions=COMPANIONS).joint(noise) == pytest.approx(
+            alone, rel=1e-9
+        )
 
 
 @pytest.mark.parametrize("rounds", [1, 50, 5000])
@@ -180,7 +215,9 @@ def test_disagreeing_accountants_raise(monkeypatch: pytest.MonkeyPatch) -> None:
     ):
         honest = calibration.one
 
-        def mistaken(c: Composition, z: float, delta: float, name: str, wrong: str = wrong, honest: object = honest) -> float:
+        def mistaken(
+            c: Composition, z: float, delta: float, name: str, wrong: str = wrong, honest: object = honest
+        ) -> float:
             return honest(c, z / 2 if name == wrong else z, delta, name)  # type: ignore[operator, no-any-return]
 
         with monkeypatch.context() as patch:
@@ -192,10 +229,27 @@ def test_disagreeing_accountants_raise(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_question_holds_everything(folder: Path) -> None:
     """Whatever changes in what is released is another question: another entry on disk."""
     asked = records("poisson", share=0.5, worst=160)
-    changes = ({"share": 0.4}, {"rounds": ((8, 15), (9, 6))}, {"worst": 159}, {"rate": 0.11}, {"holders": 2}, {"cohort": 5})
+    changes = (
+        {"share": 0.4},
+        {"rounds": ((8, 15), (9, 6))},
+        {"worst": 159},
+        {"rate": 0.11},
+        {"holders": 2},
+        {"cohort": 5},
+    )
     clients = fixed(10, 20, 5)
-    others = ({"companions": COMPANIONS}, {"companions": COMPANIONS[:1]}, {"memoryless": False, "colluding": 1}, {"worst": 9})
-    made = [asked, *(dataclasses.replace(asked, **c) for c in changes), clients, *(dataclasses.replace(clients, **c) for c in others)]
+    others = (
+        {"companions": COMPANIONS},
+        {"companions": COMPANIONS[:1]},
+        {"memoryless": False, "colluding": 1},
+        {"worst": 9},
+    )
+    made = [
+        asked,
+        *(dataclasses.replace(asked, **c) for c in changes),
+        clients,
+        *(dataclasses.replace(clients, **c) for c in others),
+    ]
     for released in made:
         calibrate(released, "third_party", 1.0, 1e-5, "rdp")
     assert len(list(folder.iterdir())) == len(made)
@@ -211,7 +265,14 @@ def test_asked_again_the_disk_answers(folder: Path, monkeypatch: pytest.MonkeyPa
         for other in ((*asked[:2], 1.6, 1e-5), (poisson(31, 50, 5), *asked[1:]), (*asked, "rdp")):
             with pytest.raises(pytest.fail.Exception):
                 calibrate(*other)  # type: ignore[arg-type]
-    for broken in ("", "{", "[]", '{"answer": 0.1}', json.dumps({"question": {}, "answer": 0.1}), entry.read_text().replace(": 0", ": -0")):
+    for broken in (
+        "",
+        "{",
+        "[]",
+        '{"answer": 0.1}',
+        json.dumps({"question": {}, "answer": 0.1}),
+        entry.read_text().replace(": 0", ": -0"),
+    ):
         entry.write_text(broken)
         assert calibrate(*asked) == noise  # type: ignore[arg-type]
     assert json.loads(entry.read_text())["answer"] == noise
@@ -241,7 +302,9 @@ def test_max_rounds_inverts_calibrate() -> None:
         assert max_rounds(2.0, 1e-5, noise, lambda t: (Composition("gaussian", t),)) == rounds
     noise = calibrate(poisson(100, 50, 5), "third_party", 2.0, 1e-5)
     assert max_rounds(2.0, 1e-5, noise, lambda t: (Composition("poisson", t, 0.1, 50, 5),)) == 100
-    worst_of = max_rounds(2.0, 1e-5, 5.0, lambda t: (Composition("gaussian", (t + 3) // 4),))  # in every fourth round
+    worst_of = max_rounds(
+        2.0, 1e-5, 5.0, lambda t: (Composition("gaussian", (t + 3) // 4),)
+    )  # in every fourth round
     assert worst_of == 4 * max_rounds(2.0, 1e-5, 5.0, lambda t: (Composition("gaussian", t),))
     assert max_rounds(2.0, 1e-5, 0.0, lambda t: (Composition("gaussian", t),)) == 0
     assert max_rounds(math.inf, 1e-5, 1.0, lambda t: (Composition("gaussian", t),), limit=50) == 50

@@ -23,7 +23,10 @@ from dpfl_bench.privacy.ledger import Ledger
 
 CLIENTS, DIMENSION, CLIP, NOISE = 6, 4096, 0.7, 1.5
 ALL = Round(index=0, steps=1, lr=1.0, p=1.0, cohort=np.arange(CLIENTS), divisor=CLIENTS)
-UPDATES = torch.from_numpy(np.random.default_rng(0).normal(size=(CLIENTS, DIMENSION))) * torch.tensor([[0.0, 1e-3, 0.01, 1, 10, 1e6]]).T
+UPDATES = (
+    torch.from_numpy(np.random.default_rng(0).normal(size=(CLIENTS, DIMENSION)))
+    * torch.tensor([[0.0, 1e-3, 0.01, 1, 10, 1e6]]).T
+)
 FORMATS = [torch.float32, torch.float64]
 TRUSTS = ["local", "secagg", "central"]
 
@@ -32,7 +35,9 @@ def door_of(trust: str, noise: str, **more: object) -> SendDoor:
     return SendDoor("clip", trust, NOISE, "own_message", 0, discrete=noise == "discrete", **more)  # type: ignore[arg-type]
 
 
-def passed(door: SendDoor, updates: Tensor, order: tuple[int, ...] = tuple(range(CLIENTS))) -> tuple[Passage, Tensor]:
+def passed(
+    door: SendDoor, updates: Tensor, order: tuple[int, ...] = tuple(range(CLIENTS))
+) -> tuple[Passage, Tensor]:
     """One by one, and what is released."""
     passage = Passage(door, ALL, CLIP, torch.zeros_like(updates[0]))
     for client in order:
@@ -66,7 +71,9 @@ def test_what_is_released_lies_on_the_grid(trust: str, dtype: torch.dtype) -> No
     for noise in ("discrete", "gaussian"):
         passage, mean = passed(door_of(trust, noise), updates)
         released = (mean if trust == "central" else passage.total / CLIENTS).double() * CLIENTS
-        on_grid = torch.isclose(released / grid, (released / grid).round(), rtol=0, atol=1e-2 if dtype == torch.float32 else 1e-6)
+        on_grid = torch.isclose(
+            released / grid, (released / grid).round(), rtol=0, atol=1e-2 if dtype == torch.float32 else 1e-6
+        )
         assert on_grid.all() == (noise == "discrete")
         if noise == "discrete":
             assert passage.total.dtype == torch.float64
@@ -77,7 +84,10 @@ def test_what_is_released_lies_on_the_grid(trust: str, dtype: torch.dtype) -> No
 def test_the_order_of_clients_moves_no_bit(trust: str) -> None:
     """With Gaussian noise in float32 it does: the control."""
     for noise in ("discrete", "gaussian"):
-        totals = [passed(door_of(trust, noise), UPDATES.float(), order)[0].total for order in [(0, 1, 2, 3, 4, 5), (5, 3, 1, 0, 2, 4)]]
+        totals = [
+            passed(door_of(trust, noise), UPDATES.float(), order)[0].total
+            for order in [(0, 1, 2, 3, 4, 5), (5, 3, 1, 0, 2, 4)]
+        ]
         assert torch.equal(*totals) == (noise == "discrete")
 
 
@@ -144,7 +154,9 @@ def candidates() -> tuple[Tensor, Tensor]:
 
 def guess(released: Tensor, guesses: tuple[Tensor, Tensor]) -> int | None:
     """The world less which the release is a float32 number, nearly everywhere, as the other is nowhere."""
-    shares = [((left := released - world) == left.float().double()).double().mean().item() for world in guesses]
+    shares = [
+        ((left := released - world) == left.float().double()).double().mean().item() for world in guesses
+    ]
     return int(np.argmax(shares)) if max(shares) > 0.1 > min(shares) else None
 
 
@@ -154,7 +166,9 @@ def test_a_release_of_float64_tells_no_world_by_its_last_bits() -> None:
     for noise in ("gaussian", "discrete"):
         for seed in range(20):
             door = replace(door_of("local", noise), seed=seed)
-            passage = Passage(door, replace(ALL, cohort=np.arange(1)), CLIP, torch.zeros(DIMENSION, dtype=torch.float64))
+            passage = Passage(
+                door, replace(ALL, cohort=np.arange(1)), CLIP, torch.zeros(DIMENSION, dtype=torch.float64)
+            )
             passage.send(worlds[seed % 2][None], np.arange(1))
             assert guess(passage.total, worlds) is None
     rights = 0
@@ -170,7 +184,12 @@ def test_gaussian_noise_leaves_bits_that_the_grid_does_not() -> None:
     grid = lattice.spacing(NOISE * CLIP)
     for noise, clean in (("gaussian", False), ("discrete", True)):
         for world in (one, other):
-            passage = Passage(door_of("local", noise), replace(ALL, cohort=np.arange(1)), CLIP, torch.zeros(DIMENSION, dtype=torch.float64))
+            passage = Passage(
+                door_of("local", noise),
+                replace(ALL, cohort=np.arange(1)),
+                CLIP,
+                torch.zeros(DIMENSION, dtype=torch.float64),
+            )
             passage.send(world[None], np.arange(1))
             assert whole(passage.total, grid) == clean
 
@@ -204,7 +223,10 @@ def played(made: Settings, workers: int) -> list[bytes]:
     if not workers:
         return [state.server.x.numpy().tobytes() for state in job.states()]
     with Workers(job.cohort, job.start, workers) as crew:
-        return [state.server.x.numpy().tobytes() for _, state, _ in train.rounds(job.cohort, job.schedule, job.start, 0, crew)]
+        return [
+            state.server.x.numpy().tobytes()
+            for _, state, _ in train.rounds(job.cohort, job.schedule, job.start, 0, crew)
+        ]
 
 
 @pytest.mark.parametrize("trust", TRUSTS)
@@ -220,7 +242,9 @@ def test_any_crew_gives_the_same_bits(trust: str) -> None:
 def test_eps_is_that_of_the_gaussian_and_the_file_says_which_noise() -> None:
     found = {}
     for noise in ("gaussian", "discrete"):
-        folder = call("run", "algo=dp_fedavg", f"privacy.noise={noise}", "rounds=5", "local_steps=5", *QUICK).folder
+        folder = call(
+            "run", "algo=dp_fedavg", f"privacy.noise={noise}", "rounds=5", "local_steps=5", *QUICK
+        ).folder
         found[noise] = read(folder, "privacy.json"), metrics(folder)
     (gaussian, one), (discrete, other) = found.values()
     assert (gaussian.pop("noise"), discrete.pop("noise")) == ("gaussian", "discrete")
@@ -234,7 +258,10 @@ def test_eps_is_that_of_the_gaussian_and_the_file_says_which_noise() -> None:
     [
         (("privacy=record",), "privacy.noise=discrete: acts on what a client sends"),
         (("privacy=local", "privacy.mechanism=privunit"), "privacy.noise=discrete: unused"),
-        (("privacy.calibration=fixed", "privacy.noise_multiplier=1e-15"), "is too small for 90 updates to be added up exactly"),
+        (
+            ("privacy.calibration=fixed", "privacy.noise_multiplier=1e-15"),
+            "is too small for 90 updates to be added up exactly",
+        ),
     ],
 )
 def test_refusals(given: tuple[str, ...], told: str) -> None:

@@ -61,16 +61,24 @@ def test_the_two_of_a_pair_are_independent(dtype: mechanisms.Format) -> None:
     assert not correlated(one, other)
     assert not correlated(one**2, other**2)
     assert not correlated(one[1:], one[:-1])
-    spread = np.exp(rng.generator(8, "normals-test").normal(0, 0.3, len(one)))  # another law of the radius: the control
+    spread = np.exp(
+        rng.generator(8, "normals-test").normal(0, 0.3, len(one))
+    )  # another law of the radius: the control
     assert correlated((spread * one) ** 2, (spread * other) ** 2)
 
 
 @both
-@pytest.mark.parametrize("dimension", [1, 2, 3, 30, mechanisms.BLOCK - 1, mechanisms.BLOCK, mechanisms.BLOCK + 1, 3 * mechanisms.BLOCK + 5])
+@pytest.mark.parametrize(
+    "dimension",
+    [1, 2, 3, 30, mechanisms.BLOCK - 1, mechanisms.BLOCK, mechanisms.BLOCK + 1, 3 * mechanisms.BLOCK + 5],
+)
 def test_every_stream_and_place_has_its_own(dimension: int, dtype: mechanisms.Format) -> None:
     """Whoever draws beside it; and the next draw goes on where this one ended."""
     together = streams(5)
-    first, second = mechanisms.normals(together, dimension, dtype), mechanisms.normals(together, dimension, dtype)
+    first, second = (
+        mechanisms.normals(together, dimension, dtype),
+        mechanisms.normals(together, dimension, dtype),
+    )
     alone = streams(5)
     for row, again, stream in zip(first, second, alone, strict=True):
         np.testing.assert_array_equal(mechanisms.normals([stream], dimension, dtype)[0], row)
@@ -112,7 +120,9 @@ def test_from_bits_by_hand(radius: int, angle: int) -> None:
 @pytest.mark.parametrize("angle", [0, 1, -1, 2**30, -(2**62) + 7, 2**63 - 1, -(2**63)])
 def test_wide_ones_from_bits_by_hand(radius: int, angle: int) -> None:
     """All 53 bits of both: to 1e-14, where float32 ends at 1e-7."""
-    words = Words(radius % 2**64, ((angle >> 32) % 2**32) | (12345 << 32), further=[99, (angle % 2**32) | (54321 << 32)])
+    words = Words(
+        radius % 2**64, ((angle >> 32) % 2**32) | (12345 << 32), further=[99, (angle % 2**32) | (54321 << 32)]
+    )
     found = mechanisms.normals([words], 2, np.float64)[0]  # type: ignore[list-item]
     r = np.sqrt(max(0.0, -2 * np.log((abs(radius) + 0.5) / 2**63)))
     a = np.pi * (angle / 2**63)
@@ -125,8 +135,13 @@ def test_both_formats_have_the_same_noise(dimension: int) -> None:
     """Draw after draw, up to float32's rounding: what differs between two runs is their arithmetic."""
     one, other = streams(2), streams(2)
     for _ in range(4):
-        narrow, wide = mechanisms.normals(one, dimension, np.float32), mechanisms.normals(other, dimension, np.float64)
-        np.testing.assert_allclose(narrow, wide, rtol=0, atol=4e-4)  # sqrt(-2 log u) of a u that float32 rounds to 1 or next to it
+        narrow, wide = (
+            mechanisms.normals(one, dimension, np.float32),
+            mechanisms.normals(other, dimension, np.float64),
+        )
+        np.testing.assert_allclose(
+            narrow, wide, rtol=0, atol=4e-4
+        )  # sqrt(-2 log u) of a u that float32 rounds to 1 or next to it
         assert np.median(np.abs(narrow - wide)) < 2e-7
         assert (narrow != wide).any()
 
@@ -137,7 +152,10 @@ def test_no_word_is_used_twice() -> None:
         (stream,), seen = streams(1), []
         for length in lengths:
             pairs = (length + 1) // 2
-            seen += [mechanisms._further(stream, (pairs + 1) // 2), stream.bit_generator.random_raw(pairs + (pairs + 1) // 2)]
+            seen += [
+                mechanisms._further(stream, (pairs + 1) // 2),
+                stream.bit_generator.random_raw(pairs + (pairs + 1) // 2),
+            ]
         everything = np.concatenate(seen)
         assert len(np.unique(everything)) == len(everything)
 
@@ -163,7 +181,9 @@ def test_wide_noise_is_not_a_float32_number() -> None:
 def test_wide_streams_are_independent() -> None:
     """Of clients, rounds and seeds: correlations within 5 standard errors; a tenth of another's is more."""
     named = itertools.product((0, 9), (0, 1), (0, 1))
-    drawn = np.stack([mechanisms.client_gaussian(seed, k, [i], 4096, 1.0, np.float64)[0] for seed, k, i in named])
+    drawn = np.stack(
+        [mechanisms.client_gaussian(seed, k, [i], 4096, 1.0, np.float64)[0] for seed, k, i in named]
+    )
     apart = np.corrcoef(drawn) - np.eye(len(drawn))
     assert np.abs(apart).max() < 5 / np.sqrt(4096)
     assert np.corrcoef(drawn[0], drawn[1] + 0.1 * drawn[0])[0, 1] > 5 / np.sqrt(4096)  # the control

@@ -19,7 +19,9 @@ def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def records(k: int, rounds: int, clients: int, share: float, population: int = 4000) -> RecordReleases:
     """Lots of a fifth of a client's records, clients drawn in every round."""
     worst, sample, cohort = k * min(rounds, rounds // 4 + 5), population // 5, round(share * clients)
-    return RecordReleases(((k, rounds),), share, worst, "fixed", population, sample, 0.2, "replace_one", cohort)
+    return RecordReleases(
+        ((k, rounds),), share, worst, "fixed", population, sample, 0.2, "replace_one", cohort
+    )
 
 
 def seen(*arguments: object) -> View:
@@ -34,21 +36,52 @@ TABLE_1 = {
     20: (545, 502, 451, 352, 83),
     40: (546, 505, 457, 360, 86),
     80: (546, 506, 458, 362, 87),
-    160: (546, 507, 459, 363, 87),  # printed 546, 506, 458, 362, 87: the convention gives one more in three cells
+    160: (
+        546,
+        507,
+        459,
+        363,
+        87,
+    ),  # printed 546, 506, 458, 362, 87: the convention gives one more in three cells
 }
 
 
 @pytest.mark.parametrize(("sigma", "row"), TABLE_1.items())
 def test_dpscaffold_table_1(sigma: int, row: tuple[int, ...]) -> None:
-    found = [max_rounds(3.0, 2.5e-6, sigma, lambda t, k=k: seen(k, t, 100, 0.05), "paper") for k in (1, 5, 10, 20, 40)]  # type: ignore[misc]
+    found = [
+        max_rounds(3.0, 2.5e-6, sigma, lambda t, k=k: seen(k, t, 100, 0.05), "paper")
+        for k in (1, 5, 10, 20, 40)
+    ]  # type: ignore[misc]
     assert found == list(row)
 
 
 @pytest.mark.parametrize(
     ("k", "curve"),
     [
-        (1, [3.203197004e-6, 2.638391101e-4, 1.04909529e-3, 2.638775252e-3, 5.324147538e-3, 9.405875333e-3, 1.519093862e-2]),
-        (40, [1.289233506e-4, 8.781724425e-4, 2.920402123e-3, 7.583609931e-3, 2.909119711e-2, 1.278075727, 7.863318947]),
+        (
+            1,
+            [
+                3.203197004e-6,
+                2.638391101e-4,
+                1.04909529e-3,
+                2.638775252e-3,
+                5.324147538e-3,
+                9.405875333e-3,
+                1.519093862e-2,
+            ],
+        ),
+        (
+            40,
+            [
+                1.289233506e-4,
+                8.781724425e-4,
+                2.920402123e-3,
+                7.583609931e-3,
+                2.909119711e-2,
+                1.278075727,
+                7.863318947,
+            ],
+        ),
     ],
 )
 def test_curve_of_one_round(k: int, curve: list[float]) -> None:
@@ -69,7 +102,9 @@ def test_eps_towards_a_third_party(
     clients: int, population: int, share: float, sigma: float, rounds: int, delta: float, eps: float
 ) -> None:
     """Printed 13, 11.4, 7.2 and 4.2 (K = 50)."""
-    assert epsilon(seen(50, rounds, clients, share, population), sigma, delta, "paper") == pytest.approx(eps, abs=5e-5)
+    assert epsilon(seen(50, rounds, clients, share, population), sigma, delta, "paper") == pytest.approx(
+        eps, abs=5e-5
+    )
 
 
 def test_infinite_noise_prints_nearly_the_same() -> None:
@@ -89,7 +124,10 @@ def test_rounds_of_several_lengths_add_up() -> None:
     found = view(several, "third_party")
     assert found is not None
     curves = [paper.round_curve(10 * math.sqrt(5), 0.2, 0.05, k) for k in (1, 40)]
-    exact = min((30 * a + 5 * b + math.log(1e5)) / (alpha - 1) for alpha, a, b in zip(range(2, 101), *curves, strict=True))
+    exact = min(
+        (30 * a + 5 * b + math.log(1e5)) / (alpha - 1)
+        for alpha, a, b in zip(range(2, 101), *curves, strict=True)
+    )
     assert epsilon(found, 10.0, 1e-5, "paper") == pytest.approx(exact)
 
 
@@ -97,7 +135,9 @@ def test_it_claims_too_little() -> None:
     """PAPERS.md: K = 1, all records, sigma_g = 5, one client of a hundred, T = 1000: .90 by the printed rule where 3.02 is true."""
     rounds = ((1, 1000),)
     assert paper.epsilon(5.0, 1.0, 0.01, rounds, 1e-5) == pytest.approx(0.90, abs=5e-3)
-    assert epsilon(Composition("gaussian", 1000, share=0.01, rounds=rounds), 5.0, 1e-5, "pld") == pytest.approx(3.02, abs=5e-3)
+    assert epsilon(
+        Composition("gaussian", 1000, share=0.01, rounds=rounds), 5.0, 1e-5, "pld"
+    ) == pytest.approx(3.02, abs=5e-3)
 
 
 def test_never_taken_by_itself() -> None:
@@ -132,7 +172,10 @@ def test_refused_elsewhere(released: RecordReleases | Releases, observer: str) -
         lambda: calibrate(released, observer, 1.0, 1e-5, "paper"),  # type: ignore[arg-type]
         lambda: max_rounds(1.0, 1e-5, 1.0, lambda _: found, "paper"),
     ):
-        with pytest.raises(PrivacyError, match=r"accountant=paper: .*batch_size.*replace_one, sampled clients and observer=third_party"):
+        with pytest.raises(
+            PrivacyError,
+            match=r"accountant=paper: .*batch_size.*replace_one, sampled clients and observer=third_party",
+        ):
             ask()
     always = Composition("fixed", 20, 0.2, 100, 20, rounds=((2, 10),))
     for composition in (Composition("pure", 3), always):

@@ -23,19 +23,37 @@ def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DPFL_CACHE_DIR", str(tmp_path))
 
 
-def participation(mechanism: str, rounds: Rounds, share: float, rate: float = RATE, population: int = 4000) -> Composition:
+def participation(
+    mechanism: str, rounds: Rounds, share: float, rate: float = RATE, population: int = 4000
+) -> Composition:
     times = sum(k * count for k, count in rounds)
-    return Composition(mechanism, times, rate, population, round(rate * population), share=share, rounds=rounds)  # type: ignore[arg-type]
+    return Composition(
+        mechanism, times, rate, population, round(rate * population), share=share, rounds=rounds
+    )  # type: ignore[arg-type]
 
 
 def records(k: int, rounds: int, share: float, worst: int | None = None) -> RecordReleases:
     """add/remove, Poisson lots; by default the drawn schedule is so unlucky that only the participation bounds."""
-    return RecordReleases(((k, rounds),), share, k * rounds if worst is None else worst, "poisson", 0, 0, RATE, "add_remove_one", 5)
+    return RecordReleases(
+        ((k, rounds),),
+        share,
+        k * rounds if worst is None else worst,
+        "poisson",
+        0,
+        0,
+        RATE,
+        "add_remove_one",
+        5,
+    )
 
 
 # ---- golden numbers (PAPERS.md, dpscaffold; s = .2, l = .2 but in the last setting) ----
 
-SETTINGS = [(60.0, 50, 400, 2.5e-6, 0.2, 4000), (30.0, 50, 100, 1 / 48000, 0.2, 800), (10.0, 10, 428, 2.5e-6, 0.05, 4000)]
+SETTINGS = [
+    (60.0, 50, 400, 2.5e-6, 0.2, 4000),
+    (30.0, 50, 100, 1 / 48000, 0.2, 800),
+    (10.0, 10, 428, 2.5e-6, 0.05, 4000),
+]
 
 
 @pytest.mark.parametrize(("setting", "eps"), [*zip(SETTINGS, [0.8553, 0.7693, 1.3078], strict=True)])
@@ -43,7 +61,9 @@ def test_add_remove_with_poisson_lots(setting: tuple[float, int, int, float, flo
     z, k, rounds, delta, share, population = setting
     found = epsilon(participation("poisson", ((k, rounds),), share, RATE, population), z, delta, "pld")
     assert eps * (1 - 1e-4) <= found <= eps * 1.005
-    assert epsilon(participation("poisson", ((k, rounds),), share, RATE, population), z, delta, "rdp") >= found
+    assert (
+        epsilon(participation("poisson", ((k, rounds),), share, RATE, population), z, delta, "rdp") >= found
+    )
 
 
 @pytest.mark.parametrize(("setting", "eps"), [*zip(SETTINGS, [0.8599, 0.7773, 1.3404], strict=True)])
@@ -53,8 +73,12 @@ def test_replace_one_with_fixed_lots(setting: tuple[float, int, int, float, floa
     assert eps * (1 - 1e-4) <= found <= eps * 1.005
 
 
-@pytest.mark.parametrize(("setting", "low", "eps"), [*zip(SETTINGS, [2.0182, 1.783, 6.431], [2.0188, 1.7832, 6.4317], strict=True)])
-def test_clients_in_every_round(setting: tuple[float, int, int, float, float, int], low: float, eps: float) -> None:
+@pytest.mark.parametrize(
+    ("setting", "low", "eps"), [*zip(SETTINGS, [2.0182, 1.783, 6.431], [2.0188, 1.7832, 6.4317], strict=True)]
+)
+def test_clients_in_every_round(
+    setting: tuple[float, int, int, float, float, int], low: float, eps: float
+) -> None:
     """`low`: known to be below the truth; `eps`: dp-accounting's."""
     z, k, rounds, delta, _, population = setting
     found = epsilon(participation("poisson", ((k, rounds),), 1.0, RATE, population), z, delta, "pld")
@@ -84,22 +108,32 @@ def test_noise_for_eps_3(k: int, rounds: int, sigma: float) -> None:
 
 
 @pytest.mark.parametrize(
-    ("z", "share", "k", "rounds", "delta"), [(8.0, 0.3, 3, 40, 1e-6), (1.5, 0.05, 1, 12, 1e-3), (40.0, 0.7, 20, 200, 1e-9)]
+    ("z", "share", "k", "rounds", "delta"),
+    [(8.0, 0.3, 3, 40, 1e-6), (1.5, 0.05, 1, 12, 1e-3), (40.0, 0.7, 20, 200, 1e-9)],
 )
-def test_full_lots_against_a_sum_over_participations(z: float, share: float, k: int, rounds: int, delta: float) -> None:
+def test_full_lots_against_a_sum_over_participations(
+    z: float, share: float, k: int, rounds: int, delta: float
+) -> None:
     """delta(eps) = E[delta of Binomial(T, l) k Gaussian releases], exactly."""
     found = epsilon(Composition("gaussian", k * rounds, share=share, rounds=((k, rounds),)), z, delta, "pld")
     taken = np.arange(rounds + 1)
 
     def exact(eps: float) -> float:
-        return float(binom.pmf(taken, rounds, share) @ [delta_of_gaussian(math.sqrt(k * n) / z, eps) for n in taken])
+        return float(
+            binom.pmf(taken, rounds, share) @ [delta_of_gaussian(math.sqrt(k * n) / z, eps) for n in taken]
+        )
 
     assert exact(found) <= delta < exact(found * (1 - 2e-4))
 
 
 @pytest.mark.parametrize("mechanism", ["poisson", "fixed", "gaussian"])
-@pytest.mark.parametrize(("z", "rate", "share", "rounds"), [(5.0, 0.1, 0.3, ((4, 20),)), (0.9, 0.02, 0.1, ((1, 7), (6, 3), (1, 5)))])
-def test_against_the_library_s_own_mixture(mechanism: str, z: float, rate: float, share: float, rounds: Rounds) -> None:
+@pytest.mark.parametrize(
+    ("z", "rate", "share", "rounds"),
+    [(5.0, 0.1, 0.3, ((4, 20),)), (0.9, 0.02, 0.1, ((1, 7), (6, 3), (1, 5)))],
+)
+def test_against_the_library_s_own_mixture(
+    mechanism: str, z: float, rate: float, share: float, rounds: Rounds
+) -> None:
     """dp-accounting composes, mixes with the identity, and composes again: slower, on a coarser grid."""
     from dp_accounting.pld import privacy_loss_distribution
 
@@ -134,7 +168,9 @@ def lower_bound(order: str, rate: float, z: float, share: float, k: int, rounds:
     ("rate", "z", "share", "k", "rounds", "delta"),
     [(0.2, 3.0, 0.3, 4, 5, 1e-5), (0.05, 1.0, 0.5, 2, 6, 1e-4), (0.7, 5.0, 0.1, 8, 20, 1e-6)],
 )
-def test_never_below_what_neighbours_really_spend(rate: float, z: float, share: float, k: int, rounds: int, delta: float) -> None:
+def test_never_below_what_neighbours_really_spend(
+    rate: float, z: float, share: float, k: int, rounds: int, delta: float
+) -> None:
     lower = max(lower_bound(order, rate, z, share, k, rounds, delta) for order in ("present", "absent"))
     made = participation("poisson", ((k, rounds),), share, rate)
     assert lower <= epsilon(made, z, delta, "pld") <= 1.02 * lower + 1e-3
@@ -154,7 +190,11 @@ def test_five_clients_far_apart_show_the_coin() -> None:
     x = np.linspace(-12, 4 * 60 + 12, 1_000_001)
 
     def seen(first: float) -> np.ndarray:
-        return sum(np.exp(-((x - mean) ** 2) / 2) for mean in (first, 60, 120, 180, 240)) / 5 / math.sqrt(2 * math.pi)
+        return (
+            sum(np.exp(-((x - mean) ** 2) / 2) for mean in (first, 60, 120, 180, 240))
+            / 5
+            / math.sqrt(2 * math.pi)
+        )
 
     exact = float(np.maximum(seen(1.0) - math.e * seen(0.0), 0).sum() * (x[1] - x[0]))
     claimed = 0.2 * delta_of_gaussian(1.0, math.log1p(math.expm1(1.0) / 0.2))
@@ -197,8 +237,13 @@ def test_limits(mechanism: str) -> None:
         plain = Composition(mechanism, k * rounds, rate, 100, round(100 * rate))  # type: ignore[arg-type]
         always = participation(mechanism, ((k, rounds),), 1.0, rate, 100)
         for name in ("pld", "rdp"):
-            assert epsilon(always, 2.0, 1e-5, name) == pytest.approx(epsilon(plain, 2.0, 1e-5, name), rel=1e-2 if name == "rdp" else 1e-4)
-    rare = [epsilon(participation(mechanism, ((3, 7),), share, rate), 2.0, 1e-5, "pld") for share in (0.1, 1e-3, 1e-5, 1e-6)]
+            assert epsilon(always, 2.0, 1e-5, name) == pytest.approx(
+                epsilon(plain, 2.0, 1e-5, name), rel=1e-2 if name == "rdp" else 1e-4
+            )
+    rare = [
+        epsilon(participation(mechanism, ((3, 7),), share, rate), 2.0, 1e-5, "pld")
+        for share in (0.1, 1e-3, 1e-5, 1e-6)
+    ]
     assert rare == sorted(rare, reverse=True)
     assert rare[-1] == 0  # 7e-6 is the probability that anything is released at all
     assert epsilon(participation(mechanism, ((3, 7),), 0.1, rate), math.inf, 1e-5) == 0
@@ -209,7 +254,12 @@ def test_limits(mechanism: str) -> None:
 @pytest.mark.parametrize("name", ["pld", "rdp"])
 def test_monotone(mechanism: str, name: str) -> None:
     def eps(k: int = 4, rounds: int = 30, share: float = 0.2, z: float = 3.0, delta: float = 1e-5) -> float:
-        return epsilon(participation(mechanism, ((k, rounds),), share, 1.0 if mechanism == "gaussian" else RATE, 100), z, delta, name)
+        return epsilon(
+            participation(mechanism, ((k, rounds),), share, 1.0 if mechanism == "gaussian" else RATE, 100),
+            z,
+            delta,
+            name,
+        )
 
     for values in (
         [eps(k=k) for k in (1, 4, 9)],
@@ -228,7 +278,9 @@ def test_rounds_of_many_lengths() -> None:
     few, many = (epsilon(participation("poisson", ((k, 20),), 0.3), 2.0, 1e-5, "pld") for k in (2, 6))
     assert few < mixed < many
     for name in ("pld", "rdp"):  # the same releases in fewer rounds: luck is bunched, so it costs more
-        bunched = [epsilon(participation("poisson", ((60 // t, t),), 0.3), 2.0, 1e-5, name) for t in (60, 12, 3)]
+        bunched = [
+            epsilon(participation("poisson", ((60 // t, t),), 0.3), 2.0, 1e-5, name) for t in (60, 12, 3)
+        ]
         assert bunched == sorted(bunched)
 
 
@@ -246,7 +298,12 @@ def test_eps_of_a_handful_of_losses() -> None:
     """Infinite losses count in full; delta(eps) = .01 + .3 (1 - e^(eps - 1)) + .1 (1 - e^(eps - 2)), solved by hand."""
     losses, probabilities = np.array([-1.0, 1.0, 2.0]), np.array([0.59, 0.3, 0.1])
     assert divergences._eps_of_losses(losses, probabilities, 0.01, 0.009) == math.inf
-    for delta, eps in ((0.05, 2 + math.log(0.6)), (0.2, math.log(0.21 / (0.3 / math.e + 0.1 / math.e**2))), (0.41, 0.0), (0.3, 0.0)):
+    for delta, eps in (
+        (0.05, 2 + math.log(0.6)),
+        (0.2, math.log(0.21 / (0.3 / math.e + 0.1 / math.e**2))),
+        (0.41, 0.0),
+        (0.3, 0.0),
+    ):
         assert divergences._eps_of_losses(losses, probabilities, 0.01, delta) == pytest.approx(eps)
 
 
@@ -263,7 +320,11 @@ def test_rdp_never_below_pld() -> None:
     draw = np.random.Generator(np.random.Philox(key=11))
     for _ in range(12):
         mechanism = str(draw.choice(["poisson", "fixed", "gaussian"]))
-        sample, share, z = int(draw.integers(1, 90)), float(draw.uniform(0.02, 1)), float(np.exp(draw.uniform(-0.3, 3)))
+        sample, share, z = (
+            int(draw.integers(1, 90)),
+            float(draw.uniform(0.02, 1)),
+            float(np.exp(draw.uniform(-0.3, 3))),
+        )
         rounds = tuple((int(draw.integers(1, 20)), int(draw.integers(1, 60))) for _ in range(3))
         made = participation(mechanism, rounds, share, 1.0 if mechanism == "gaussian" else sample / 100, 100)
         assert epsilon(made, z, 1e-6, "rdp") >= epsilon(made, z, 1e-6, "pld")

@@ -93,7 +93,9 @@ def test_exact_eps_of_the_direction_is_within_the_budget() -> None:
     rules = set()
     for made in [*drawn_mechanisms(150), *EDGES]:
         ratio = integral(made.dimension, -1, made.gamma) - integral(made.dimension, made.gamma, 1)
-        assert made.release_eps == pytest.approx(made.eps0 + ratio + made.eps2, rel=1e-8)  # 1e-12, but scipy 1.11
+        assert made.release_eps == pytest.approx(
+            made.eps0 + ratio + made.eps2, rel=1e-8
+        )  # 1e-12, but scipy 1.11
         assert made.eps0 < made.release_eps - made.eps2 < made.eps0 + made.eps1
         assert 0 < made.gamma < 1
         rules.add(made.gamma < math.sqrt(2 / made.dimension))
@@ -114,10 +116,18 @@ def test_gamma_is_the_largest_that_either_rule_allows() -> None:
         return 0.5 * math.log(d) + math.log(6) - (d - 1) / 2 * math.log1p(-(gamma**2)) + math.log(gamma)
 
     for made in drawn_mechanisms(150):
-        first = (math.exp(made.eps1) - 1) / (math.exp(made.eps1) + 1) * math.sqrt(math.pi / (2 * (made.dimension - 1)))
+        first = (
+            (math.exp(made.eps1) - 1)
+            / (math.exp(made.eps1) + 1)
+            * math.sqrt(math.pi / (2 * (made.dimension - 1)))
+        )
         if made.gamma > first * (1 + 1e-12) and made.gamma < 1 - 1e-8:
             assert made.gamma >= math.sqrt(2 / made.dimension)
-            assert needed(made.gamma * (1 - 1e-9), made.dimension) <= made.eps1 < needed(made.gamma * (1 + 1e-9), made.dimension)
+            assert (
+                needed(made.gamma * (1 - 1e-9), made.dimension)
+                <= made.eps1
+                < needed(made.gamma * (1 + 1e-9), made.dimension)
+            )
         elif made.gamma < 1 - 1e-8:
             assert made.gamma == pytest.approx(first, rel=1e-12)
             assert needed(math.sqrt(2 / made.dimension), made.dimension) > made.eps1
@@ -153,7 +163,9 @@ def test_the_cap_is_drawn_with_probability_p(dimension: int) -> None:
 def distance(heights: np.ndarray, low: float, high: float, dimension: float) -> float:
     """sqrt(n) times the Kolmogorov-Smirnov distance to the density (1 - t^2)^((d-3)/2) on [low, high]."""
     reach = 12 / math.sqrt(dimension)
-    latitudes = np.linspace(max(math.asin(low), -reach), min(math.asin(high), max(math.asin(low), 0) + reach), 200_001)
+    latitudes = np.linspace(
+        max(math.asin(low), -reach), min(math.asin(high), max(math.asin(low), 0) + reach), 200_001
+    )
     density = np.exp((dimension - 2) * (np.log(np.cos(latitudes)) - math.log(math.cos(max(latitudes[0], 0)))))
     cumulated = np.concatenate([[0], np.cumsum(density[1:] + density[:-1])])
     cdf = np.interp(np.arcsin(np.sort(heights)), latitudes, cumulated / cumulated[-1])
@@ -174,7 +186,9 @@ def test_heights_follow_their_density(dimension: int, eps: float) -> None:
         assert distance(part, low, high, dimension) < KS
         assert distance(part, low, high, 1.21 * dimension) > KS  # a spread 10 % off
         gaps = np.abs(part - made.gamma)
-        assert distance(part[gaps > np.quantile(gaps, 0.1)], low, high, dimension) > KS  # the nearest tenth to the edge missing
+        assert (
+            distance(part[gaps > np.quantile(gaps, 0.1)], low, high, dimension) > KS
+        )  # the nearest tenth to the edge missing
 
 
 def test_heights_are_accurate_in_both_tails() -> None:
@@ -187,11 +201,15 @@ def test_heights_are_accurate_in_both_tails() -> None:
         assert np.all((made.gamma * (1 - 1e-9) <= inside) & (inside < 1))
         assert inside**2 + radii**2 == pytest.approx(np.ones(4), rel=1e-14)
         for t, draw in zip(inside, draws, strict=True):
-            assert math.exp(integral(dimension, t, 1) - whole) == pytest.approx(made.cap * (1 - draw), rel=1e-8)
+            assert math.exp(integral(dimension, t, 1) - whole) == pytest.approx(
+                made.cap * (1 - draw), rel=1e-8
+            )
         outside, _ = made.heights(np.ones(4), draws)
         assert np.all((outside <= made.gamma * (1 + 1e-9)) & (outside > -1))
         for t, draw in zip(outside, draws, strict=True):
-            assert math.exp(integral(dimension, -1, t) - whole) == pytest.approx((1 - made.cap) * (1 - draw), rel=1e-8)
+            assert math.exp(integral(dimension, -1, t) - whole) == pytest.approx(
+                (1 - made.cap) * (1 - draw), rel=1e-8
+            )
 
 
 # --- The whole message ---
@@ -255,8 +273,15 @@ def test_an_update_of_zero_gets_a_uniform_direction() -> None:
     zeros = np.zeros((clients, 4))
     messages = made.randomise(zeros, generators(clients))
     assert second_moments_error(messages) < 5
-    assert np.linalg.norm(messages, axis=1) == pytest.approx(np.abs(replayed(made, zeros)[0]) / made.m, rel=1e-12)
-    assert second_moments_error(made.randomise(np.broadcast_to(update_of(4, 1e-9), (clients, 4)), generators(clients))) > 5
+    assert np.linalg.norm(messages, axis=1) == pytest.approx(
+        np.abs(replayed(made, zeros)[0]) / made.m, rel=1e-12
+    )
+    assert (
+        second_moments_error(
+            made.randomise(np.broadcast_to(update_of(4, 1e-9), (clients, 4)), generators(clients))
+        )
+        > 5
+    )
 
 
 def replayed(made: PrivUnit, updates: np.ndarray, run: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -292,7 +317,9 @@ def test_a_message_depends_on_nothing_but_its_client(dimension: int) -> None:
     assert np.array_equal(whole[order], made.randomise(updates[order], [generators(33)[i] for i in order]))
     assert np.array_equal(whole, made.randomise(np.asfortranarray(updates), generators(33)))
     single = updates.astype(np.float32)
-    assert np.array_equal(made.randomise(single, generators(33)), made.randomise(single.astype(np.float64), generators(33)))
+    assert np.array_equal(
+        made.randomise(single, generators(33)), made.randomise(single.astype(np.float64), generators(33))
+    )
     assert made.randomise(updates[:0], []).shape == (0, dimension)
 
 
@@ -319,7 +346,10 @@ def test_norms_at_the_edge_of_float64() -> None:
         assert larger == pytest.approx(clamped, rel=1e-12)
     tiny = np.broadcast_to(1e-300 * unit, (500, 5))
     messages = made.randomise(tiny, generators(500))
-    r_hat, heights = made.scalar.randomise(np.zeros(500), np.stack([g.random(5) for g in generators(500)], 1)[:3]), replayed(made, tiny)[1]
+    r_hat, heights = (
+        made.scalar.randomise(np.zeros(500), np.stack([g.random(5) for g in generators(500)], 1)[:3]),
+        replayed(made, tiny)[1],
+    )
     assert messages @ unit * made.m / r_hat == pytest.approx(heights, abs=1e-12)
     assert np.isfinite(made.randomise(np.full((1, 5), 5e-324), generators(1))).all()
 
@@ -332,7 +362,9 @@ def test_what_is_not_finite_counts_as_zero() -> None:
         messages = made.randomise(updates, generators(4))
         squares = made.square_norms(messages)
     assert np.isfinite(squares).all()
-    assert np.array_equal(messages, made.randomise(np.stack([unit, np.zeros(5), np.zeros(5), unit]), generators(4)))
+    assert np.array_equal(
+        messages, made.randomise(np.stack([unit, np.zeros(5), np.zeros(5), unit]), generators(4))
+    )
 
 
 # --- ScalarDP and the norms ---
@@ -410,7 +442,10 @@ def test_a_sign_that_is_lost_is_refused(eps2: float) -> None:
     made = PrivUnit(2.0, 2.0, eps2, 1.0, 5)
     messages = made.randomise(np.zeros((3, 5)), generators(3))  # needs no norms
     for asks in (made.check_norms_recoverable, lambda: made.square_norms(messages)):
-        with pytest.raises(ValueError, match=r"eps2=.*is whole, so the sign of a norm is lost: expected any other \(take eps2="):
+        with pytest.raises(
+            ValueError,
+            match=r"eps2=.*is whole, so the sign of a norm is lost: expected any other \(take eps2=",
+        ):
             asks()
     PrivUnit(2.0, 2.0, 1.01 * max(eps2, 0.01), 1.0, 5).check_norms_recoverable()
 
@@ -476,8 +511,14 @@ def test_equal_split_where_the_rules_change() -> None:
         (lambda: equal_split(0.0, 5), r"eps=0.0 a release: expected 0 < eps <= 200"),
         (lambda: equal_split(201.0, 5), r"eps=201.0 a release: expected 0 < eps <= 200"),
         (lambda: equal_split(6.0, 2), r"dimension=2: expected at least 3"),
-        (lambda: mechanism(5).randomise(np.zeros((2, 4)), generators(2)), r"shape \(2, 4\): expected \(2, 5\)"),
-        (lambda: mechanism(5).randomise(np.zeros((2, 5)), generators(3)), r"shape \(2, 5\): expected \(3, 5\)"),
+        (
+            lambda: mechanism(5).randomise(np.zeros((2, 4)), generators(2)),
+            r"shape \(2, 4\): expected \(2, 5\)",
+        ),
+        (
+            lambda: mechanism(5).randomise(np.zeros((2, 5)), generators(3)),
+            r"shape \(2, 5\): expected \(3, 5\)",
+        ),
     ],
 )
 def test_refusals(make: Callable[[], object], message: str) -> None:

@@ -7,11 +7,25 @@ import numpy as np
 import pytest
 
 from dpfl_bench.privacy.accounting import epsilon
-from dpfl_bench.privacy.releases import Companion, Composition, PrivacyError, RecordReleases, Releases, fresh, view
+from dpfl_bench.privacy.releases import (
+    Companion,
+    Composition,
+    PrivacyError,
+    RecordReleases,
+    Releases,
+    fresh,
+    view,
+)
 
 
 def releases(**changes: object) -> Releases:
-    made: dict[str, object] = {"rounds": 100, "clients": 40, "cohort": 10, "sampling": "fixed", "trust": "secagg"}
+    made: dict[str, object] = {
+        "rounds": 100,
+        "clients": 40,
+        "cohort": 10,
+        "sampling": "fixed",
+        "trust": "secagg",
+    }
     made |= {"neighbours": "replace_one", "worst": 35, "smallest_cohort": 10, **changes}
     if made["sampling"] == "full":
         made |= {"cohort": 40, "worst": 100, "smallest_cohort": 40}
@@ -62,17 +76,26 @@ def test_a_trusted_server_is_not_bounded() -> None:
         ("local", "poisson", REPLACE, ("gaussian?", 100, 1.0)),
     ],
 )
-def test_a_third_party_sees_sums(trust: str, sampling: str, neighbours: dict[str, str], expected: tuple[str, int, float]) -> None:
+def test_a_third_party_sees_sums(
+    trust: str, sampling: str, neighbours: dict[str, str], expected: tuple[str, int, float]
+) -> None:
     assert seen("third_party", trust=trust, sampling=sampling, **neighbours) == [expected]
     times = 100 if sampling == "full" else 35
     scale = {"local": math.sqrt({"full": 40, "fixed": 10, "poisson": 4}[sampling])}.get(trust, 1.0)
-    assert seen("third_party_given_cohorts", trust=trust, sampling=sampling, **neighbours) == [("gaussian", times, scale)]
+    assert seen("third_party_given_cohorts", trust=trust, sampling=sampling, **neighbours) == [
+        ("gaussian", times, scale)
+    ]
 
 
 def test_a_third_party_s_bound_never_looks_at_the_draw() -> None:
     """Whatever the drawn cohorts were like: it is secret, and a number that follows from it would tell."""
     for trust in ("local", "secagg", "central"):
-        for sampling, neighbours in (("fixed", REPLACE), ("poisson", ADD), ("fixed", ADD), ("poisson", REPLACE)):
+        for sampling, neighbours in (
+            ("fixed", REPLACE),
+            ("poisson", ADD),
+            ("fixed", ADD),
+            ("poisson", REPLACE),
+        ):
             if trust == "central" and (sampling, neighbours) in (("fixed", ADD), ("poisson", REPLACE)):
                 continue
             for memory in ({}, {"sums_only": False}, {"memoryless": False}):
@@ -95,7 +118,9 @@ def test_rates_and_populations() -> None:
     assert view(everyone, "third_party") == view(everyone, "server")  # all 40 of 40: no coin to amplify with
 
 
-@pytest.mark.parametrize(("sampling", "neighbours", "use"), [("fixed", ADD, "replace_one"), ("poisson", REPLACE, "add_remove_one")])
+@pytest.mark.parametrize(
+    ("sampling", "neighbours", "use"), [("fixed", ADD, "replace_one"), ("poisson", REPLACE, "add_remove_one")]
+)
 def test_refused_combinations_name_the_nearest(sampling: str, neighbours: dict[str, str], use: str) -> None:
     with pytest.raises(PrivacyError, match=f"sampling={sampling} neighbours=.*use neighbours={use}"):
         seen("third_party", trust="central", sampling=sampling, **neighbours)
@@ -125,7 +150,9 @@ def test_memories_of_own_messages_leave_a_share_alone() -> None:
         ("third_party_given_cohorts", "gaussian", 35),
     ):
         assert seen(observer, sums_only=False) == [(kind, times, pytest.approx(1 / math.sqrt(10)))]
-        assert seen(observer, sums_only=False, sampling="poisson") == [(kind, times, pytest.approx(1 / math.sqrt(40)))]
+        assert seen(observer, sums_only=False, sampling="poisson") == [
+            (kind, times, pytest.approx(1 / math.sqrt(40)))
+        ]
         assert seen(observer, sums_only=False, trust="local") == [(kind, times, 1.0)]
 
 
@@ -133,7 +160,9 @@ def test_clients_that_remember_are_not_amplified() -> None:
     """Their memories tell in which rounds they took part, so the coins show."""
     for trust in ("secagg", "central"):
         assert seen("third_party", memoryless=False, trust=trust) == [("gaussian?", 100, 1.0)]
-    poisson = seen("third_party", memoryless=False, trust="central", sampling="poisson", neighbours="add_remove_one")
+    poisson = seen(
+        "third_party", memoryless=False, trust="central", sampling="poisson", neighbours="add_remove_one"
+    )
     assert poisson == [("gaussian?", 100, 1.0)]
 
 
@@ -147,7 +176,9 @@ def test_companions_go_with_every_view() -> None:
         for sampling, neighbours in (("full", ADD), ("fixed", REPLACE), ("poisson", ADD)):
             for memory in ({}, {"sums_only": False}, {"memoryless": False}):
                 for observer in ("server", "third_party"):
-                    made = releases(trust=trust, sampling=sampling, companions=COMPANIONS, **neighbours, **memory)
+                    made = releases(
+                        trust=trust, sampling=sampling, companions=COMPANIONS, **neighbours, **memory
+                    )
                     assert all(c.companions == COMPANIONS for c in view(made, observer) or ())  # type: ignore[arg-type]
 
 
@@ -155,34 +186,46 @@ def test_companions_go_with_every_view() -> None:
 @pytest.mark.parametrize("z", [1e-3, 0.4, 1.0, 30.0, 1e4])
 def test_joint_noise_and_its_inverse(companions: tuple[Companion, ...], z: float) -> None:
     made = Composition("gaussian", 3, companions=companions)
-    exact = (1 / z**2 + sum(1 / (c.value * (z if c.kind == "times" else z**2)) ** 2 for c in companions)) ** -0.5
+    exact = (
+        1 / z**2 + sum(1 / (c.value * (z if c.kind == "times" else z**2)) ** 2 for c in companions)
+    ) ** -0.5
     assert made.joint(z) == pytest.approx(exact, rel=1e-12)
     assert z <= made.apart(made.joint(z)) * (1 + 1e-14) <= z * (1 + 1e-11)
     assert made.joint(made.apart(z)) >= z * (1 - 1e-15)
     assert (made.joint(0.0), made.joint(math.inf), made.apart(math.inf)) == (0.0, math.inf, math.inf)
 
 
-@pytest.mark.parametrize("changes", [{"kind": "cubed"}, {"value": 0.0}, {"value": -1.0}, {"value": math.inf}, {"value": math.nan}])
+@pytest.mark.parametrize(
+    "changes", [{"kind": "cubed"}, {"value": 0.0}, {"value": -1.0}, {"value": math.inf}, {"value": math.nan}]
+)
 def test_companions_refused(changes: dict[str, object]) -> None:
     with pytest.raises(PrivacyError, match="expected"):
         Companion(**{"name": "norms", "kind": "times", "value": 1.0, **changes})  # type: ignore[arg-type]
 
 
 def test_colluding_clients_take_their_shares_out() -> None:
-    for sampling, neighbours, smallest, times in (("full", ADD, 40, 100), ("fixed", REPLACE, 10, 35), ("poisson", ADD, 4, 35)):
+    for sampling, neighbours, smallest, times in (
+        ("full", ADD, 40, 100),
+        ("fixed", REPLACE, 10, 35),
+        ("poisson", ADD, 4, 35),
+    ):
         scale = pytest.approx(math.sqrt(1 - 3 / smallest))
         assert seen("server", sampling=sampling, colluding=3, **neighbours) == [("gaussian", times, scale)]
         if sampling != "poisson":  # no amplification: they know whether they were drawn
             kind = "gaussian" if sampling == "full" else "gaussian?"
             assert seen("third_party", sampling=sampling, colluding=3, **neighbours) == [(kind, 100, scale)]
-    with pytest.raises(PrivacyError, match=r"privacy.colluding=3: .*client_sampling=fixed"):  # a cohort may be theirs alone
+    with pytest.raises(
+        PrivacyError, match=r"privacy.colluding=3: .*client_sampling=fixed"
+    ):  # a cohort may be theirs alone
         seen("third_party", sampling="poisson", colluding=3, **ADD)
     for observer in ("server", "third_party"):  # a client's own share was never theirs
         assert seen(observer, sums_only=False, colluding=9) == seen(observer, sums_only=False)
     mostly = releases(colluding=9)
     found = view(mostly, "server")
     assert found is not None
-    assert epsilon(found, 3.0, 1e-5) == pytest.approx(epsilon(Composition("gaussian", 35), 3.0 / math.sqrt(10), 1e-5))
+    assert epsilon(found, 3.0, 1e-5) == pytest.approx(
+        epsilon(Composition("gaussian", 35), 3.0 / math.sqrt(10), 1e-5)
+    )
 
 
 @pytest.mark.parametrize(
@@ -205,7 +248,9 @@ def test_pure_releases_are_known_one_by_one() -> None:
         for neighbours in (REPLACE, ADD):
             for observer in ("server", "third_party"):
                 for memory in ({}, {"sums_only": False}, {"memoryless": False}):
-                    found = seen(observer, mechanism="pure", trust="local", sampling=sampling, **neighbours, **memory)
+                    found = seen(
+                        observer, mechanism="pure", trust="local", sampling=sampling, **neighbours, **memory
+                    )
                     averaged = observer == "third_party" and sampling != "full"
                     assert found == [("pure?", 100, 1.0) if averaged else ("pure", times, 1.0)]
 
@@ -233,7 +278,13 @@ def test_after() -> None:
 
 
 def records(**changes: object) -> RecordReleases:
-    made: dict[str, object] = {"rounds": ((5, 100), (2, 50)), "share": 0.25, "worst": 190, "lots": "fixed", "population": 80}
+    made: dict[str, object] = {
+        "rounds": ((5, 100), (2, 50)),
+        "share": 0.25,
+        "worst": 190,
+        "lots": "fixed",
+        "population": 80,
+    }
     made |= {"sample": 16, "rate": 0.2, "neighbours": "replace_one", "cohort": 10, **changes}
     return RecordReleases(**made)  # type: ignore[arg-type]
 
@@ -243,7 +294,8 @@ POISSON_LOTS = {"lots": "poisson", "neighbours": "add_remove_one", "sample": 0, 
 
 
 @pytest.mark.parametrize(
-    ("lots", "mechanism"), [({}, "fixed"), (POISSON_LOTS, "poisson"), (FULL, "gaussian"), ({**FULL, **ADD}, "gaussian")]
+    ("lots", "mechanism"),
+    [({}, "fixed"), (POISSON_LOTS, "poisson"), (FULL, "gaussian"), ({**FULL, **ADD}, "gaussian")],
 )
 def test_record_level_views(lots: dict[str, object], mechanism: str) -> None:
     made = records(**lots)
@@ -251,8 +303,18 @@ def test_record_level_views(lots: dict[str, object], mechanism: str) -> None:
     assert view(made, "server") == (known,)
     assert view(made, "third_party_given_cohorts") == (known,)
     (averaged,) = view(made, "third_party") or ()
-    assert (averaged.mechanism, averaged.times, averaged.share, averaged.rounds) == (mechanism, 600, 0.25, ((5, 100), (2, 50)))
-    assert (averaged.rate, averaged.population, averaged.sample, averaged.cohort) == (made.rate, made.population, made.sample, 10)
+    assert (averaged.mechanism, averaged.times, averaged.share, averaged.rounds) == (
+        mechanism,
+        600,
+        0.25,
+        ((5, 100), (2, 50)),
+    )
+    assert (averaged.rate, averaged.population, averaged.sample, averaged.cohort) == (
+        made.rate,
+        made.population,
+        made.sample,
+        10,
+    )
     for changes in ({"share": 1.0}, {"rounds": (), "worst": 0}):
         (only,) = view(records(**lots, **changes), "third_party") or ()
         assert (only.mechanism, only.rounds, only.share) == (mechanism, (), 1.0)
@@ -345,7 +407,9 @@ def test_zero_sum_shifts_break_the_bound_of_a_sum() -> None:
     assert mu > 3 * math.sqrt(rounds) / z  # the claim of T independent sums, short by a factor of 3 in mu
     assert shifts_reveal(clients, 1, z) == pytest.approx(1 / z)  # one sum alone is fine
     shapes = {"rounds": rounds, "clients": clients, "cohort": clients, "sampling": "full", "trust": "secagg"}
-    honest = Releases(**shapes, neighbours="replace_one", worst=rounds, smallest_cohort=clients, sums_only=False)  # type: ignore[arg-type]
+    honest = Releases(
+        **shapes, neighbours="replace_one", worst=rounds, smallest_cohort=clients, sums_only=False
+    )  # type: ignore[arg-type]
     found = view(honest, "server")
     assert found is not None
     assert epsilon(found, z, 1e-5) >= epsilon(Composition("gaussian", 1), 1 / mu, 1e-5)

@@ -80,7 +80,9 @@ def binned(mu: float, count: int = 200) -> tuple[np.ndarray, np.ndarray]:
 
     def cells(mean: float) -> np.ndarray:
         x = edges - mean
-        return np.where(x[:-1] > 0, -np.diff(stats.norm.sf(x)), np.diff(stats.norm.cdf(x)))  # each tail from its own end
+        return np.where(
+            x[:-1] > 0, -np.diff(stats.norm.sf(x)), np.diff(stats.norm.cdf(x))
+        )  # each tail from its own end
 
     return cells(0.0), cells(mu)
 
@@ -123,10 +125,14 @@ def test_no_exact_divergence_is_above_the_bound(distribution: str, mean: float) 
 def test_eps_holds_and_is_not_absurdly_loose(distribution: str, mean: float, mu: float) -> None:
     """The best of K Gaussians, in either order: exact eps at delta against the bound's, which covers every pair (seen: 1.2 to 2.3)."""
     pmf, one = counts(distribution, mean), gaussian(mu)
-    exact = max(exact_epsilon(best_of(p, pmf), best_of(q, pmf), DELTA) for p, q in both_ways([binned(mu, 2000)]))
+    exact = max(
+        exact_epsilon(best_of(p, pmf), best_of(q, pmf), DELTA) for p, q in both_ways([binned(mu, 2000)])
+    )
     assert exact <= selection.epsilon(one, DELTA, distribution, mean) <= 2.4 * exact
     if mean > 2:
-        assert exact > 1.01 * accounting.eps_of_gaussian(mu, DELTA), "the best of several is less private than one"
+        assert exact > 1.01 * accounting.eps_of_gaussian(mu, DELTA), (
+            "the best of several is less private than one"
+        )
 
 
 def generic(mu: float, distribution: str, mean: float, a: float) -> float:
@@ -137,17 +143,28 @@ def generic(mu: float, distribution: str, mean: float, a: float) -> float:
     y = np.linspace(-12, 12 + mu, 800)
     worst = -math.inf
     for sign in (1, -1):  # whether large or small is best
-        logs = [np.log((k * pmf[1:] * stats.norm.cdf(sign * (y - m))[:, None] ** (k - 1)).sum(axis=1)) for m in (0, mu)]
+        logs = [
+            np.log((k * pmf[1:] * stats.norm.cdf(sign * (y - m))[:, None] ** (k - 1)).sum(axis=1))
+            for m in (0, mu)
+        ]
         worst = max(worst, *(float((a * f - (a - 1) * g).max()) for f, g in itertools.permutations(logs)))
-    return float(np.logaddexp((a - 1) * a * mu**2 / 2 + worst, math.log(pmf[0]) if pmf[0] else -math.inf)) / (a - 1)
+    return float(np.logaddexp((a - 1) * a * mu**2 / 2 + worst, math.log(pmf[0]) if pmf[0] else -math.inf)) / (
+        a - 1
+    )
 
 
-@pytest.mark.parametrize(("distribution", "mean"), [(d, m) for d in selection.DISTRIBUTIONS for m in (3.0, 8.0)])
+@pytest.mark.parametrize(
+    ("distribution", "mean"), [(d, m) for d in selection.DISTRIBUTIONS for m in (3.0, 8.0)]
+)
 @pytest.mark.parametrize("mu", [0.2, 1.0])
-def test_between_the_exact_and_the_bound_lies_the_second_derivation(distribution: str, mean: float, mu: float) -> None:
+def test_between_the_exact_and_the_bound_lies_the_second_derivation(
+    distribution: str, mean: float, mu: float
+) -> None:
     one, pmf = gaussian(mu), counts(distribution, mean)
     selected = [(best_of(p, pmf), best_of(q, pmf)) for p, q in both_ways([binned(mu)])]
-    for a, limit in list(zip(one.orders, selection.divergences(one, distribution, mean), strict=True))[24:80:8]:
+    for a, limit in list(zip(one.orders, selection.divergences(one, distribution, mean), strict=True))[
+        24:80:8
+    ]:
         exact = max(divergence(p, q, a) for p, q in selected)
         between = generic(mu, distribution, mean, a)
         assert exact <= between * (1 + 1e-9)
@@ -164,16 +181,26 @@ def theorem(one: Trial, distribution: str, mean: float, *, without: str = "") ->
         return np.asarray(base + mean * deltas + log_mean / (a - 1))
     log_gamma = math.log(selection.gamma(distribution, mean))
     shape = {"geometric": 1, "logarithmic": 0}[distribution]
-    second = min((1 - 1 / b) * (0.0 if without == "D(b)" else e) - log_gamma / b for b, e in zip(a, d, strict=True))
+    second = min(
+        (1 - 1 / b) * (0.0 if without == "D(b)" else e) - log_gamma / b for b, e in zip(a, d, strict=True)
+    )
     if without == "1/gamma":
         second = min((1 - 1 / b) * e for b, e in zip(a, d, strict=True))
-    return np.asarray(base + (shape if without == "1 of 1 + eta" else 1 + shape) * second + log_mean / (a - 1))
+    return np.asarray(
+        base + (shape if without == "1 of 1 + eta" else 1 + shape) * second + log_mean / (a - 1)
+    )
 
 
-def violated(one: Trial, bound: np.ndarray, pairs: list[tuple[np.ndarray, np.ndarray]], pmf: np.ndarray) -> bool:
+def violated(
+    one: Trial, bound: np.ndarray, pairs: list[tuple[np.ndarray, np.ndarray]], pmf: np.ndarray
+) -> bool:
     for p, q in both_ways(pairs):
         selected = best_of(p, pmf), best_of(q, pmf)
-        if any(divergence(*selected, a) > limit * (1 + 1e-9) for a, limit in zip(one.orders, bound, strict=True) if a < 500):
+        if any(
+            divergence(*selected, a) > limit * (1 + 1e-9)
+            for a, limit in zip(one.orders, bound, strict=True)
+            if a < 500
+        ):
             return True
     return False
 
@@ -181,7 +208,9 @@ def violated(one: Trial, bound: np.ndarray, pairs: list[tuple[np.ndarray, np.nda
 def three(eps: float, top: float, middle: float) -> tuple[np.ndarray, np.ndarray]:
     """eps one way at the best output, eps the other way at the second best."""
     e = math.exp(eps)
-    return np.array([1 - middle * e - top, middle * e, top]), np.array([1 - middle - top * e, middle, top * e])
+    return np.array([1 - middle * e - top, middle * e, top]), np.array(
+        [1 - middle - top * e, middle, top * e]
+    )
 
 
 TERMS = {
@@ -242,10 +271,14 @@ def test_corollary_4_gaussian_runs_in_closed_form(shape: tuple[str, int], rho: f
     one = gaussian(math.sqrt(2 * rho))
     a = one.orders
     told = rho * (a - 1) + math.log(mean) / (a - 1) + 2 * (1 + eta) * math.sqrt(rho * log_gamma) - eta * rho
-    np.testing.assert_allclose(selection.divergences(one, distribution, mean), told, rtol=2e-3)  # b is on a grid, 9 % apart
+    np.testing.assert_allclose(
+        selection.divergences(one, distribution, mean), told, rtol=2e-3
+    )  # b is on a grid, 9 % apart
 
 
-@pytest.mark.parametrize(("distribution", "shape"), [("geometric", 1.0), ("logarithmic", 0.0), ("poisson", math.inf)])
+@pytest.mark.parametrize(
+    ("distribution", "shape"), [("geometric", 1.0), ("logarithmic", 0.0), ("poisson", math.inf)]
+)
 @pytest.mark.parametrize("mean", [2.0, 10.0, 50.0])
 def test_dp_accounting_says_the_same(distribution: str, shape: float, mean: float) -> None:
     orders = [1.0, *CLOSED_ORDERS]
@@ -254,10 +287,14 @@ def test_dp_accounting_says_the_same(distribution: str, shape: float, mean: floa
         release = dpa.SelfComposedDpEvent(dpa.GaussianDpEvent(sigma), times)
         accountant.compose(dpa.dp_event.RepeatAndSelectDpEvent(release, mean, shape))
         one = trial([(Composition("gaussian", times), sigma)])
-        if distribution == "poisson":  # theirs takes delta from the divergences, ours the Gaussian's own, which is less
+        if (
+            distribution == "poisson"
+        ):  # theirs takes delta from the divergences, ours the Gaussian's own, which is less
             one = Trial(one.orders, one.divergences, None)
         ours = selection.epsilon(one, DELTA, distribution, mean)
-        assert ours == pytest.approx(accountant.get_epsilon(DELTA), rel=1e-3 if distribution == "poisson" else 1e-6)
+        assert ours == pytest.approx(
+            accountant.get_epsilon(DELTA), rel=1e-3 if distribution == "poisson" else 1e-6
+        )
 
 
 def test_a_gaussians_own_delta_is_less_than_what_its_divergences_tell() -> None:
@@ -270,7 +307,11 @@ def test_a_gaussians_own_delta_is_less_than_what_its_divergences_tell() -> None:
 
 @pytest.mark.parametrize("distribution", ["geometric", "logarithmic"])
 def test_one_trial_costs_what_a_run_costs(distribution: str) -> None:
-    for c, z in ((Composition("gaussian", 20), 10.0), (Composition("pure", 20), 10.0), (Composition("poisson", 100, rate=0.1), 1.0)):
+    for c, z in (
+        (Composition("gaussian", 20), 10.0),
+        (Composition("pure", 20), 10.0),
+        (Composition("poisson", 100, rate=0.1), 1.0),
+    ):
         base = dpa.rdp.rdp_privacy_accountant.compute_epsilon(*accounting.renyi(c, z), DELTA)[0]
         one = trial([(c, z)])
         assert selection.epsilon(one, DELTA, distribution, 1) == pytest.approx(base, rel=1e-9)
@@ -279,7 +320,9 @@ def test_one_trial_costs_what_a_run_costs(distribution: str) -> None:
 
 @pytest.mark.parametrize("distribution", selection.DISTRIBUTIONS)
 def test_more_trials_and_less_noise_cost_more(distribution: str) -> None:
-    by_mean = [selection.epsilon(gaussian(0.5), DELTA, distribution, m) for m in (1.0, 1.5, 2, 4, 8, 16, 64, 256)]
+    by_mean = [
+        selection.epsilon(gaussian(0.5), DELTA, distribution, m) for m in (1.0, 1.5, 2, 4, 8, 16, 64, 256)
+    ]
     by_noise = [selection.epsilon(gaussian(mu), DELTA, distribution, 10) for mu in (0.01, 0.1, 0.5, 1, 3)]
     by_delta = [selection.epsilon(gaussian(0.5), delta, distribution, 10) for delta in (1e-3, 1e-5, 1e-9)]
     for rising in (by_mean, by_noise, by_delta):
@@ -300,7 +343,13 @@ def test_a_trial_that_draws_its_candidate_is_no_worse_than_the_worst() -> None:
     """Uniform over two Gaussians, which one being part of the output: exact divergence against the largest."""
     pairs = [binned(0.2), binned(1.0)]
     mixed = tuple(np.concatenate([pair[i] for pair in pairs]) / 2 for i in (0, 1))
-    one = trial([(Composition("gaussian", 1), 5.0), (Composition("gaussian", 4), 2.0), (Composition("gaussian", 1), 5.0)])
+    one = trial(
+        [
+            (Composition("gaussian", 1), 5.0),
+            (Composition("gaussian", 4), 2.0),
+            (Composition("gaussian", 1), 5.0),
+        ]
+    )
     assert one.mu == 1.0
     np.testing.assert_allclose(one.divergences, gaussian(1.0).divergences, rtol=1e-12)
     for a, limit in zip(one.orders, one.divergences, strict=True):
@@ -317,8 +366,12 @@ def test_unlike_candidates_are_compared_at_every_order() -> None:
     assert np.isfinite(one.divergences[one.orders <= 2048]).all()
     assert np.diff(one.divergences[one.orders <= 2048]).min() >= -1e-12
     both = np.isin(one.orders, alone.orders)
-    np.testing.assert_allclose(one.divergences[both], np.maximum(alone.divergences, alone.orders / 200), rtol=1e-12)
-    assert selection.epsilon(one, DELTA, "geometric", 5) >= selection.epsilon(alone, DELTA, "geometric", 5) * (1 - 1e-12)
+    np.testing.assert_allclose(
+        one.divergences[both], np.maximum(alone.divergences, alone.orders / 200), rtol=1e-12
+    )
+    assert selection.epsilon(one, DELTA, "geometric", 5) >= selection.epsilon(
+        alone, DELTA, "geometric", 5
+    ) * (1 - 1e-12)
 
 
 @pytest.mark.parametrize(
@@ -346,7 +399,9 @@ def test_the_divergences_of_pure_runs_are_those_of_randomised_response() -> None
         assert curve.max() <= eps
         for p, q in both_ways(responses(min(eps, 3.0))[1:]):
             assert all(
-                divergence(p, q, a) <= found + 1e-12 for a, found in zip(orders, pure_rdp(min(eps, 3.0), 1)[1], strict=True) if a < 100
+                divergence(p, q, a) <= found + 1e-12
+                for a, found in zip(orders, pure_rdp(min(eps, 3.0), 1)[1], strict=True)
+                if a < 100
             )
     told = dpa.rdp.rdp_privacy_accountant.compute_epsilon(*pure_rdp(0.1, 100), DELTA)[0]
     assert pure_epsilon(0.1, 100, DELTA) <= told <= 1.1 * pure_epsilon(0.1, 100, DELTA)
@@ -356,7 +411,11 @@ def test_the_divergences_of_pure_runs_are_those_of_randomised_response() -> None
     ("distribution", "mean", "said"),
     [
         ("binomial", 5, "geometric, logarithmic, poisson"),
-        *[("geometric", 0.5, "mean >= 1"), ("geometric", math.nan, "mean >= 1"), ("logarithmic", math.inf, "mean >= 1")],
+        *[
+            ("geometric", 0.5, "mean >= 1"),
+            ("geometric", math.nan, "mean >= 1"),
+            ("logarithmic", math.inf, "mean >= 1"),
+        ],
         *[("poisson", 0.0, "mean > 0"), ("poisson", math.nan, "mean > 0")],
     ],
 )

@@ -23,7 +23,9 @@ ROUNDING = 1 + 1e-9
 @pytest.fixture
 def _silence(monkeypatch: pytest.MonkeyPatch) -> None:
     """Noise of zeros, through a door that is private all the same."""
-    monkeypatch.setattr(mechanisms, "client_gaussian", lambda seed, round, clients, d, std, dtype: np.zeros((len(clients), d)))
+    monkeypatch.setattr(
+        mechanisms, "client_gaussian", lambda seed, round, clients, d, std, dtype: np.zeros((len(clients), d))
+    )
     monkeypatch.setattr(mechanisms, "server_gaussian", lambda seed, round, d, std, dtype: np.zeros(d))
 
 
@@ -96,7 +98,9 @@ def test_replacing_a_client(algo: str, bound: str, trust: str) -> None:
 @pytest.mark.parametrize("bound", ["clip", "normalise"])
 @pytest.mark.parametrize("algo", ALGORITHMS)
 def test_silencing_a_client(algo: str, bound: str, trust: str) -> None:
-    settings = settings_for(algo, bound, trust, "privacy.neighbours=add_remove_one", "privacy.memory=own_update")
+    settings = settings_for(
+        algo, bound, trust, "privacy.neighbours=add_remove_one", "privacy.memory=own_update"
+    )
     (x, y), worst = data(), accounted(settings)
     assert worst == CLIP
     mighty = y.copy()
@@ -124,7 +128,12 @@ def test_the_check_sees_an_open_door(algo: str) -> None:
 def test_an_empty_poisson_cohort_releases_the_servers_noise() -> None:
     """A third party must not see that nobody came: under a trusted server the noise comes all the same, and is recorded."""
     settings = settings_for(
-        "dp_fedavg", "clip", "central", "privacy.neighbours=add_remove_one", "client_sampling=poisson", "sampled_clients=2"
+        "dp_fedavg",
+        "clip",
+        "central",
+        "privacy.neighbours=add_remove_one",
+        "client_sampling=poisson",
+        "sampled_clients=2",
     )
     played = prepared(settings, *data())
     nobody = replace(played.schedule.round(0), cohort=np.arange(0))

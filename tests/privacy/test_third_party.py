@@ -55,7 +55,9 @@ def test_client_level_every_seed_prints_the_average() -> None:
 
 
 @pytest.mark.parametrize(
-    "overrides", [RECORD, (*CLIENT, "seed=1"), (*CLIENT, "privacy.neighbours=add_remove_one")], ids=["record", "client", "coins"]
+    "overrides",
+    [RECORD, (*CLIENT, "seed=1"), (*CLIENT, "privacy.neighbours=add_remove_one")],
+    ids=["record", "client", "coins"],
 )
 def test_a_run_prints_composes_and_keeps_the_average_alone(overrides: tuple[str, ...]) -> None:
     lucky = [call("run", *overrides, f"seed={seed}", "eval_every=1", *QUICK).folder for seed in range(3)]
@@ -82,14 +84,18 @@ def test_tuning_takes_fresh_draws_also_towards_the_server(tmp_path: Path) -> Non
     )[:: 5]  # fmt: skip
     assert read(lucky, "result.json")["eps"] < read(unlucky, "result.json")["eps"]
     tuned = [
-        call("collect", str(folder), "--to", str(tmp_path / name), "--json", "--tuning-eps").json["table"][0]["tuning_eps"]
+        call("collect", str(folder), "--to", str(tmp_path / name), "--json", "--tuning-eps").json["table"][0][
+            "tuning_eps"
+        ]
         for name, folder in (("lucky", lucky), ("unlucky", unlucky))
     ]
     fresh = Composition("gaussian", 9, 1.0, 3, 1, share=1 / 3, rounds=((1, 9),))
     assert tuned[0] == tuned[1] == pytest.approx(epsilon(fresh, 5.0, 1e-5), rel=1e-9)
 
 
-@pytest.mark.parametrize(("pure", "share", "rounds"), [(0.5, 0.3, 20), (3.0, 0.05, 40), (0.01, 0.9, 300), (2.0, 1.0, 7)])
+@pytest.mark.parametrize(
+    ("pure", "share", "rounds"), [(0.5, 0.3, 20), (3.0, 0.05, 40), (0.01, 0.9, 300), (2.0, 1.0, 7)]
+)
 def test_pure_releases_over_coins_that_show(pure: float, share: float, rounds: int) -> None:
     """delta(eps) = E[delta of Binomial(T, l) randomised responses], term by term; RDP and basic composition are above."""
     made = Composition("pure", rounds, share=share, rounds=((1, rounds),))
@@ -100,7 +106,9 @@ def test_pure_releases_over_coins_that_show(pure: float, share: float, rounds: i
         total = 0.0
         for n in range(rounds + 1):
             losses = (2 * np.arange(n + 1) - n) * pure
-            total += binom.pmf(n, rounds, share) * float(binom.pmf(np.arange(n + 1), n, up) @ np.maximum(0, 1 - np.exp(eps - losses)))
+            total += binom.pmf(n, rounds, share) * float(
+                binom.pmf(np.arange(n + 1), n, up) @ np.maximum(0, 1 - np.exp(eps - losses))
+            )
         return total
 
     assert exact(found) <= 1e-5 * (1 + 1e-6)

@@ -52,7 +52,9 @@ class Case:
         features: Any = draw.normal(size=(CLIENTS, LOT, *self.shape))
         targets: Any = draw.integers(0, self.classes, (CLIENTS, LOT))
         if self.task.metric == "next_word_accuracy":
-            features, targets = (draw.integers(0, self.classes, (CLIENTS, LOT, *self.shape)) for _ in range(2))
+            features, targets = (
+                draw.integers(0, self.classes, (CLIENTS, LOT, *self.shape)) for _ in range(2)
+            )
             targets[0, :, -1] = -1  # a token that is padding
         if self.task.metric == "dice":
             targets = draw.integers(0, 2, (CLIENTS, LOT, *self.shape[1:])).astype(np.uint8)
@@ -118,7 +120,9 @@ def test_gradients(name: str, backend: str, dtype: torch.dtype, ragged: bool) ->
 @pytest.mark.parametrize("name", NETWORKS)
 def test_clipped_gradients(name: str, backend: str, dtype: torch.dtype) -> None:
     case = NETWORKS[name]
-    expected, lengths = case.problem("loop").clipped_gradient(case.rows(torch.float64), case.batch(torch.float64), halving)
+    expected, lengths = case.problem("loop").clipped_gradient(
+        case.rows(torch.float64), case.batch(torch.float64), halving
+    )
     batch = case.batch(dtype)
     found, norms = case.problem(backend).clipped_gradient(case.rows(dtype), batch, halving)
     assert found.dtype == norms.dtype == dtype
@@ -150,7 +154,10 @@ def test_asked_twice_the_same_bits(name: str, backend: str) -> None:
 def test_batch_norm_sees_no_padding(backend: str, dtype: torch.dtype, ragged: bool) -> None:
     case = BATCH_NORM
     expected = case.problem("loop").gradient(case.rows(torch.float64), case.batch(torch.float64, ragged))
-    assert apart(case.problem(backend).gradient(case.rows(dtype), case.batch(dtype, ragged)), expected) < DTYPES[dtype]
+    assert (
+        apart(case.problem(backend).gradient(case.rows(dtype), case.batch(dtype, ragged)), expected)
+        < DTYPES[dtype]
+    )
     whole = case.batch(torch.float64)  # the second client's padding taken for records of weight 0
     padded = dataclasses.replace(whole, sizes=[LOT] * CLIENTS)
     found = case.problem("loop").gradient(case.rows(torch.float64), padded)
@@ -171,7 +178,9 @@ def test_batch_norm_trains_with_every_backend() -> None:
 def _with(backend: str, model: dict[str, Any], *overrides: str) -> Any:
     rounds = [o for o in TINY if not o.startswith("rounds")]
     settings = settings_of(*rounds, *overrides, "rounds=2", "sampled_clients=9", "lr=0.3", "dtype=float64")
-    made = dataclasses.replace(settings, model=model, engine=dataclasses.replace(settings.engine, backend=backend))  # type: ignore[arg-type]
+    made = dataclasses.replace(
+        settings, model=model, engine=dataclasses.replace(settings.engine, backend=backend)
+    )  # type: ignore[arg-type]
     return in_chunks(made)
 
 
@@ -189,9 +198,15 @@ def test_backends_by_workers(name: str, level: str) -> None:
     ends = {}
     for backend in BACKENDS if name == "cnn" else ("loop", "flat"):
         settings = _with(backend, CNN if name == "cnn" else LSTM, *LEVELS[level])
-        settings = settings if name == "cnn" else dataclasses.replace(settings, dataset={**settings.dataset, **WORDS})
+        settings = (
+            settings
+            if name == "cnn"
+            else dataclasses.replace(settings, dataset={**settings.dataset, **WORDS})
+        )
         build: Callable[[Any], Played] = images if name == "cnn" else sentences
-        found = [told(build(settings), by) for by in (by_this_process, by_workers(1), by_workers(2), by_workers(3))]
+        found = [
+            told(build(settings), by) for by in (by_this_process, by_workers(1), by_workers(2), by_workers(3))
+        ]
         assert [differing(other, found[0]) for other in found[1:]] == [[]] * 3
         ends[backend] = torch.from_numpy(np.frombuffer(found[0]["server.x"][-1]).copy())
     assert max(apart(end[None], ends["loop"][None]) for end in ends.values()) < 1e-10
@@ -267,7 +282,9 @@ def test_records_that_mix_are_taken_one_by_one(make: Callable[[], nn.Module], fi
     }[first]
     count = features.shape[1]
     problem = case.problem("flat")
-    problem.clipped_gradient(y[:1], Batch(features, batch.targets[:1, :count], batch.weights[:1, :count]), halving)
+    problem.clipped_gradient(
+        y[:1], Batch(features, batch.targets[:1, :count], batch.weights[:1, :count]), halving
+    )
     found, lengths = problem.clipped_gradient(y, batch, halving)
     assert apart(lengths, norms) < 1e-10
     assert apart(found, expected) < 1e-10
@@ -303,7 +320,11 @@ def test_a_backend_that_is_asked_for_is_taken(backend: str, monkeypatch: pytest.
     kind: Any = BACKENDS[backend]
     for name, other in {"loop": backends.Loop, "flat": backends.Flat, "vmap": backends.Vmap}.items():
         gradient = other.gradient
-        monkeypatch.setattr(other, "gradient", lambda *given, name=name, gradient=gradient: calls.append(name) or gradient(*given))
+        monkeypatch.setattr(
+            other,
+            "gradient",
+            lambda *given, name=name, gradient=gradient: calls.append(name) or gradient(*given),
+        )
     images(_with(backend, CNN, "algo=fedavg")).x()
     assert set(calls) == {backend}
     assert isinstance(kind, type)
@@ -346,5 +367,7 @@ def test_refused_in_one_line_before_data_loads(what: str, monkeypatch: pytest.Mo
 
 
 def test_a_word_that_is_no_backend() -> None:
-    with pytest.raises(ConfigError, match=r"^engine\.backend=fast: expected auto or closed_form or flat or vmap or loop$"):
+    with pytest.raises(
+        ConfigError, match=r"^engine\.backend=fast: expected auto or closed_form or flat or vmap or loop$"
+    ):
         settings_of("engine.backend=fast")

@@ -19,7 +19,16 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from dpfl_bench import rng
 from dpfl_bench.problems import tasks
-from dpfl_bench.problems.bookkeeping import Tapped, Untappable, convolutions, layers_of, rules, sums, supported, trace
+from dpfl_bench.problems.bookkeeping import (
+    Tapped,
+    Untappable,
+    convolutions,
+    layers_of,
+    rules,
+    sums,
+    supported,
+    trace,
+)
 from dpfl_bench.problems.bookkeeping.recurrent import lstm
 from dpfl_bench.problems.models.mlp import mlp
 
@@ -37,13 +46,22 @@ def score(outputs: Tensor, targets: Tensor) -> Tensor:
     return (outputs.flatten(1).tanh() * targets.flatten(1)).sum(1)
 
 
-def each_alone(module: nn.Module, x: Tensor, targets: Tensor, losses: Callable[[Tensor, Tensor], Tensor] = score) -> Tensor:
+def each_alone(
+    module: nn.Module, x: Tensor, targets: Tensor, losses: Callable[[Tensor, Tensor], Tensor] = score
+) -> Tensor:
     """(n, d), in float64."""
     module, rows = copy.deepcopy(module).double(), []
     for r in range(len(x)):
         module.zero_grad()
         losses(module(in_double(x[r : r + 1])), in_double(targets[r : r + 1])).sum().backward()
-        rows.append(torch.cat([(torch.zeros_like(p) if p.grad is None else p.grad.to_dense()).flatten() for p in module.parameters()]))
+        rows.append(
+            torch.cat(
+                [
+                    (torch.zeros_like(p) if p.grad is None else p.grad.to_dense()).flatten()
+                    for p in module.parameters()
+                ]
+            )
+        )
     return torch.stack(rows)
 
 
@@ -63,7 +81,12 @@ def scales(n: int, seed: int = 0) -> Tensor:
     return torch.from_numpy(found)
 
 
-def errors(module: nn.Module, x: Tensor, losses: Callable[[Tensor, Tensor], Tensor] = score, targets: Tensor | None = None) -> float:
+def errors(
+    module: nn.Module,
+    x: Tensor,
+    losses: Callable[[Tensor, Tensor], Tensor] = score,
+    targets: Tensor | None = None,
+) -> float:
     """The largest of norms, of weighted sums and of the plain sum."""
     if targets is None:
         with torch.no_grad():
@@ -144,11 +167,20 @@ LAYERS: dict[str, tuple[Make, tuple[int, ...]]] = {
     "linear": (after(partial(nn.Linear, 4, 3), nn.Tanh, partial(nn.Linear, 3, 2)), (4,)),
     "linear alone": (partial(nn.Linear, 4, 3), (4,)),
     "linear without bias": (partial(nn.Linear, 4, 3, bias=False), (4,)),
-    "few positions": (after(partial(nn.Linear, 40, 30), nn.Tanh, partial(nn.Linear, 30, 50, bias=False)), (3, 40)),
+    "few positions": (
+        after(partial(nn.Linear, 40, 30), nn.Tanh, partial(nn.Linear, 30, 50, bias=False)),
+        (3, 40),
+    ),
     "many positions": (after(partial(nn.Linear, 4, 3), nn.Tanh, partial(nn.Linear, 3, 2)), (2, 9, 4)),
-    "in place": (after(partial(nn.Linear, 4, 6), INPLACE, partial(nn.Linear, 6, 6), INPLACE, partial(nn.Linear, 6, 2)), (4,)),
+    "in place": (
+        after(partial(nn.Linear, 4, 6), INPLACE, partial(nn.Linear, 6, 6), INPLACE, partial(nn.Linear, 6, 2)),
+        (4,),
+    ),
     "conv1d": (partial(nn.Conv1d, 2, 3, 3), (2, 9)),
-    "conv2d": (after(partial(nn.Conv2d, 2, 4, 3, 2, 1), INPLACE, partial(nn.Conv2d, 4, 3, (1, 2))), (2, 7, 6)),
+    "conv2d": (
+        after(partial(nn.Conv2d, 2, 4, 3, 2, 1), INPLACE, partial(nn.Conv2d, 4, 3, (1, 2))),
+        (2, 7, 6),
+    ),
     "long rows": (partial(nn.Conv1d, 1, 3, 4, 2, 1), (1, 19)),
     "long dilated rows": (partial(nn.Conv2d, 2, 3, 2, (2, 1), (0, 1), (2, 3)), (2, 4, 9)),
     "long rows of volumes": (partial(nn.Conv3d, 1, 2, (2, 1, 3), (1, 2, 3)), (1, 3, 2, 14)),
@@ -162,7 +194,10 @@ LAYERS: dict[str, tuple[Make, tuple[int, ...]]] = {
     "same, grouped": (partial(nn.Conv2d, 4, 4, (2, 3), padding="same", groups=4), (4, 5, 6)),
     "grouped": (partial(nn.Conv3d, 4, 6, 2, 2, 1, groups=2), (4, 3, 4, 5)),
     "transposed 1d": (partial(nn.ConvTranspose1d, 3, 2, 3), (3, 5)),
-    "transposed 2d": (partial(nn.ConvTranspose2d, 4, 6, 3, (2, 3), 1, (1, 0), groups=2, dilation=(1, 2)), (4, 4, 3)),
+    "transposed 2d": (
+        partial(nn.ConvTranspose2d, 4, 6, 3, (2, 3), 1, (1, 0), groups=2, dilation=(1, 2)),
+        (4, 4, 3),
+    ),
     "transposed 3d": (partial(nn.ConvTranspose3d, 2, 3, 2, 2, bias=False), (2, 2, 3, 2)),
     "embedding": (partial(nn.Embedding, TOKENS, 3), (9, 0)),
     "one token": (partial(nn.Embedding, TOKENS, 3), (0,)),
@@ -175,7 +210,10 @@ LAYERS: dict[str, tuple[Make, tuple[int, ...]]] = {
     "layer norm without bias": (partial(nn.LayerNorm, 5, bias=False), (5,)),
     "root mean square norm": (partial(nn.RMSNorm, [4, 5]), (3, 4, 5)),
     "instance norm 1d": (partial(nn.InstanceNorm1d, 3, affine=True), (3, 5)),
-    "instance norm 2d": (after(partial(nn.Conv2d, 2, 3, 2), partial(nn.InstanceNorm2d, 3, affine=True, eps=0.1)), (2, 4, 5)),
+    "instance norm 2d": (
+        after(partial(nn.Conv2d, 2, 3, 2), partial(nn.InstanceNorm2d, 3, affine=True, eps=0.1)),
+        (2, 4, 5),
+    ),
     "instance norm 3d": (partial(nn.InstanceNorm3d, 3, affine=True), (3, 2, 3, 2)),
     "prelu": (after(partial(nn.Conv1d, 2, 3, 2), nn.PReLU), (2, 5)),
     "prelu of channels": (after(partial(nn.Conv1d, 2, 3, 2), partial(nn.PReLU, 3)), (2, 5)),
@@ -185,7 +223,10 @@ LAYERS: dict[str, tuple[Make, tuple[int, ...]]] = {
     "lstm of one step": (partial(Recurrent, num_layers=2, batch_first=True, begun=True), (1, 0)),
     "lstm of many steps": (partial(Recurrent, num_layers=2, begun=True), (40, 0)),
     "residual": (after(Residual, nn.Tanh, Residual), (2, 5)),
-    "without parameters": (after(partial(nn.Linear, 4, 6), partial(nn.GroupNorm, 2, 6, affine=False), nn.Flatten), (4,)),
+    "without parameters": (
+        after(partial(nn.Linear, 4, 6), partial(nn.GroupNorm, 2, 6, affine=False), nn.Flatten),
+        (4,),
+    ),
 }
 
 
@@ -207,7 +248,11 @@ def test_every_rule_is_tested() -> None:
 
 @pytest.mark.usefixtures("multiplies")
 @each_dtype
-@pytest.mark.parametrize("case", [case for case in CASES if case.name != "vgg11_light" or case.classes == 10], ids=lambda case: case.id)
+@pytest.mark.parametrize(
+    "case",
+    [case for case in CASES if case.name != "vgg11_light" or case.classes == 10],
+    ids=lambda case: case.id,
+)
 def test_models(case: Case, dtype: torch.dtype) -> None:
     small = case.smaller
     n = 2 if "vgg" in case.name else 3
@@ -216,7 +261,10 @@ def test_models(case: Case, dtype: torch.dtype) -> None:
     if case.name == "unet3d":
         task, targets = tasks.segment(), torch.from_numpy(draw.integers(0, 2, (n, *small.shape[1:])))
     elif case.tokens and not case.overrides:
-        task, targets = tasks.next_token(None), torch.from_numpy(draw.integers(-1, case.classes, (n, *small.shape)))
+        task, targets = (
+            tasks.next_token(None),
+            torch.from_numpy(draw.integers(-1, case.classes, (n, *small.shape))),
+        )
     else:
         task, targets = tasks.classify(), torch.from_numpy(draw.integers(0, case.classes, n))
     assert supported(module, x)
@@ -233,12 +281,24 @@ def random_convolution(seed: int) -> tuple[nn.Module, Tensor]:
     padding = draw.integers(0, kernel)
     size = dilation * (kernel - 1) + 1 + draw.integers(0, 4, dims) + padding  # so that reflections fit
     transposed = draw.uniform() < 0.2
-    kind = [[nn.Conv1d, nn.Conv2d, nn.Conv3d], [nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d]][transposed][dims - 1]
+    kind = [[nn.Conv1d, nn.Conv2d, nn.Conv3d], [nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d]][
+        transposed
+    ][dims - 1]
     mode = "zeros" if transposed else draw.choice(["zeros", "zeros", "reflect", "circular", "replicate"])
     widths = groups * draw.integers(1, 4, 2)
-    how = {name: tuple(map(int, value)) for name, value in {"stride": stride, "padding": padding, "dilation": dilation}.items()}
+    how = {
+        name: tuple(map(int, value))
+        for name, value in {"stride": stride, "padding": padding, "dilation": dilation}.items()
+    }
     module = made(
-        lambda: kind(*map(int, widths), tuple(map(int, kernel)), groups=groups, bias=bool(draw.integers(2)), padding_mode=str(mode), **how),
+        lambda: kind(
+            *map(int, widths),
+            tuple(map(int, kernel)),
+            groups=groups,
+            bias=bool(draw.integers(2)),
+            padding_mode=str(mode),
+            **how,
+        ),
         torch.float64,
     )
     return module, drawn(int(draw.integers(1, 5)), int(widths[0]), *map(int, size), seed=seed)
@@ -253,8 +313,14 @@ def random_strided_convolution(seed: int) -> tuple[nn.Module, Tensor]:
     kernel = np.concatenate([stride[:1] * draw.integers(1, 4), draw.integers(1, 4, dims - 1)])
     padding = draw.integers(0, kernel)
     size = dilation * (kernel - 1) + 1 + draw.integers(0, 4, dims) + padding
-    kind, mode = [nn.Conv1d, nn.Conv2d, nn.Conv3d][dims - 1], draw.choice(["zeros", "zeros", "reflect", "circular", "replicate"])
-    how = {name: tuple(map(int, value)) for name, value in {"stride": stride, "padding": padding, "dilation": dilation}.items()}
+    kind, mode = (
+        [nn.Conv1d, nn.Conv2d, nn.Conv3d][dims - 1],
+        draw.choice(["zeros", "zeros", "reflect", "circular", "replicate"]),
+    )
+    how = {
+        name: tuple(map(int, value))
+        for name, value in {"stride": stride, "padding": padding, "dilation": dilation}.items()
+    }
     c, o = map(int, draw.integers(1, 4, 2))
     module = made(lambda: kind(c, o, tuple(map(int, kernel)), padding_mode=str(mode), **how), torch.float64)
     return module, drawn(int(draw.integers(1, 5)), c, *map(int, size), seed=seed)
@@ -284,10 +350,27 @@ WAYS: dict[str, dict[str, int]] = {
     "records as groups": {"MANY_POSITIONS": 0, "FORMING": 0},
     "records as groups, one at a time": {"MANY_POSITIONS": 0, "FORMING": 0, "WORKING_NUMBERS": 0},
     "records as groups, not kept": {"MANY_POSITIONS": 0, "FORMING": 0, "KEPT_NUMBERS": 0},
-    "records as groups, one at a time, not kept": {"MANY_POSITIONS": 0, "FORMING": 0, "WORKING_NUMBERS": 0, "KEPT_NUMBERS": 0},
+    "records as groups, one at a time, not kept": {
+        "MANY_POSITIONS": 0,
+        "FORMING": 0,
+        "WORKING_NUMBERS": 0,
+        "KEPT_NUMBERS": 0,
+    },
     "unfolded": {"MANY_POSITIONS": 0, "FORMING": 0, "FEW_CHANNELS": 10**9, "MANY_PLACES": 0},
-    "unfolded, one at a time": {"MANY_POSITIONS": 0, "FORMING": 0, "FEW_CHANNELS": 10**9, "MANY_PLACES": 0, "WORKING_NUMBERS": 0},
-    "unfolded, not kept": {"MANY_POSITIONS": 0, "FORMING": 0, "FEW_CHANNELS": 10**9, "MANY_PLACES": 0, "KEPT_NUMBERS": 0},
+    "unfolded, one at a time": {
+        "MANY_POSITIONS": 0,
+        "FORMING": 0,
+        "FEW_CHANNELS": 10**9,
+        "MANY_PLACES": 0,
+        "WORKING_NUMBERS": 0,
+    },
+    "unfolded, not kept": {
+        "MANY_POSITIONS": 0,
+        "FORMING": 0,
+        "FEW_CHANNELS": 10**9,
+        "MANY_PLACES": 0,
+        "KEPT_NUMBERS": 0,
+    },
     "unfolded, gram": {"FORMING": 10**9, "FEW_CHANNELS": 10**9, "MANY_PLACES": 0},
     "not unfolded": {"MANY_POSITIONS": 0, "FORMING": 0, "FEW_CHANNELS": 0},
 }
@@ -331,7 +414,9 @@ def test_strided_convolutions_of_any_shape(way: str, seed: int, monkeypatch: pyt
     module, x = random_strided_convolution(seed)
     through: list[Any] = []
     way = convolutions._patch_gradients
-    monkeypatch.setattr(convolutions, "_patch_gradients", lambda layer, *given: through.append(layer) or way(layer, *given))
+    monkeypatch.setattr(
+        convolutions, "_patch_gradients", lambda layer, *given: through.append(layer) or way(layer, *given)
+    )
     assert errors(module, x) < 1e-10
     assert {module} == set(through)
     assert convolutions._unfolds(module)  # type: ignore[arg-type]
@@ -358,11 +443,17 @@ def test_linear_layers_of_any_shape(seed: int) -> None:
         (nn.Conv2d(8, 3, 4, 2), 18, "_gradients", False),
     ],
 )
-def test_how_convolutions_go(layer: Any, size: int, expected: str | None, unfolds: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_how_convolutions_go(
+    layer: Any, size: int, expected: str | None, unfolds: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     called: list[str] = []
     for name in ("_patch_gradients", "_gradients"):
         way = getattr(convolutions, name)
-        monkeypatch.setattr(convolutions, name, lambda *given, way=way, name=name, **named: called.append(name) or way(*given, **named))
+        monkeypatch.setattr(
+            convolutions,
+            name,
+            lambda *given, way=way, name=name, **named: called.append(name) or way(*given, **named),
+        )
     assert errors(layer.double(), drawn(2, channels(layer), size, size)) < 1e-10
     assert set(called) == ({expected} if expected else set())
     assert convolutions._unfolds(layer) == unfolds
@@ -393,7 +484,11 @@ def test_which_way_is_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("_gram_lengths", "formed"):
         way = getattr(sums, name)
         monkeypatch.setattr(sums, name, lambda *given, way=way, name=name: called.append(name) or way(*given))
-    for p, o, k, numbers, expected in ((2, 20, 30, 10**6, "_gram_lengths"), (50, 3, 4, 24, "formed"), (50, 3, 4, 23, None)):
+    for p, o, k, numbers, expected in (
+        (2, 20, 30, 10**6, "_gram_lengths"),
+        (50, 3, 4, 24, "formed"),
+        (50, 3, 4, 23, None),
+    ):
         called.clear()
         g, a = drawn(2, p, o), drawn(2, p, k)
         found = sums.over_positions(sums.Positions(g, a.__getitem__, a.shape[2]), room := sums.Room(numbers))
@@ -422,15 +517,27 @@ def test_errors_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
         assert few() > 1e-2
         replaced(
             nn.Linear,
-            lambda *given: [(name, kept([0 * f.lengths[0]] if name == "bias" else f.lengths, f.add)) for name, f in linear(*given)],
+            lambda *given: [
+                (name, kept([0 * f.lengths[0]] if name == "bias" else f.lengths, f.add))
+                for name, f in linear(*given)
+            ],
         )
         assert few() > 1e-3
         replaced(nn.Linear, linear)
-        monkeypatch.setattr(sums, "_gram_lengths", lambda g, a: [(g.square().sum(2) * a.square().sum(2)).sum(1).sqrt()[:, None]])
+        monkeypatch.setattr(
+            sums,
+            "_gram_lengths",
+            lambda g, a: [(g.square().sum(2) * a.square().sum(2)).sum(1).sqrt()[:, None]],
+        )
         assert few() > 1e-2
         replaced(nn.Conv2d, lambda room, layer, x, g: convolutions.convolution(room, layer, x.roll(1, 0), g))
         assert conv() > 1e-2
-        replaced(nn.Embedding, lambda room, layer, x, g: rules.embedding(room, layer, torch.arange(x[0].numel()).expand_as(x) % TOKENS, g))
+        replaced(
+            nn.Embedding,
+            lambda room, layer, x, g: rules.embedding(
+                room, layer, torch.arange(x[0].numel()).expand_as(x) % TOKENS, g
+            ),
+        )
         assert tokens() > 1e-2
 
 
@@ -462,7 +569,9 @@ USES: dict[str, Callable[[Any, Tensor], Tensor]] = {
     "before": lambda m, x: m.first(x * m.first.bias),
     "overwritten": overwrite,
     "positions first": lambda m, x: m.second(m.first(x.unsqueeze(0).expand(2, -1, -1)).tanh()).sum(0),
-    "flattened": lambda m, x: m.second(m.first(x).unsqueeze(1).expand(-1, 3, -1).flatten(0, 1)).unflatten(0, (len(x), 3)),
+    "flattened": lambda m, x: m.second(m.first(x).unsqueeze(1).expand(-1, 3, -1).flatten(0, 1)).unflatten(
+        0, (len(x), 3)
+    ),
     "mixed": lambda m, x: m.second(x + m.first(x).mean(0)),
     "mixed with those before": lambda m, x: m.second(m.first(x).cumsum(0)),
     "mixed with those behind": lambda m, x: m.second(m.first(x).flip(0).cumsum(0).flip(0)),
@@ -507,7 +616,9 @@ def test_uses_that_are_refused(use: str) -> None:
     if "mixed" not in use and use != "turned":
         with pytest.raises(Untappable):
             Tapped(module, score, x, torch.ones_like(module(x)))
-    assert all(torch.equal(p, q) and p.requires_grad for p, q in zip(module.parameters(), before, strict=True))
+    assert all(
+        torch.equal(p, q) and p.requires_grad for p, q in zip(module.parameters(), before, strict=True)
+    )
     assert not any("forward" in vars(layer) for layer in module.modules())
 
 
@@ -605,7 +716,9 @@ def test_one_record_without_an_axis_for_records(module: nn.Module, x: Any) -> No
 
 def test_positions_as_many_as_records() -> None:
     """(positions, records, width) with as many positions as records: wrong without a sign, so that it has to be tried."""
-    module = made(lambda: Using(lambda m, x: m.second(m.first(x.transpose(0, 1)).tanh()).transpose(0, 1)), torch.float64)
+    module = made(
+        lambda: Using(lambda m, x: m.second(m.first(x.transpose(0, 1)).tanh()).transpose(0, 1)), torch.float64
+    )
     assert not any(supported(module, drawn(n, t, 4)) for n in (1, 2, 3, 7) for t in (2, 3, 7))
     rest = made(lambda: Using(lambda m, x: m.second(m.first(x).tanh())), torch.float64)
     assert all(supported(rest, drawn(n, t, 4)) for n in (0, 1, 2, 3, 7) for t in (2, 3, 7))
@@ -619,7 +732,10 @@ def test_losses_of_another_shape() -> None:
 def test_used_again_on_the_way_back() -> None:
     """Checkpointing computes the forward pass once more."""
     checkpoint = partial(torch.utils.checkpoint.checkpoint, use_reentrant=False)
-    module = made(lambda: Using(lambda m, x: checkpoint(lambda h: m.second(m.first(h).tanh()), x + 0 * m.first.bias)), torch.float64)
+    module = made(
+        lambda: Using(lambda m, x: checkpoint(lambda h: m.second(m.first(h).tanh()), x + 0 * m.first.bias)),
+        torch.float64,
+    )
     with pytest.raises(Untappable):
         errors(module, records((4,), torch.float64))
 
@@ -633,7 +749,10 @@ def test_dropout(name: str) -> None:
     layers = (partial(nn.Dropout, 0.5, name == "in place"), partial(nn.Linear, 8, 3))
     module, x = made(after(partial(nn.Linear, 4, 8), *layers), torch.float64), records((4,), torch.float64)
     if name == "between recurrent layers":
-        module, x = made(partial(Recurrent, num_layers=3, dropout=0.5, batch_first=True), torch.float64), records((4, 0), torch.float64)
+        module, x = (
+            made(partial(Recurrent, num_layers=3, dropout=0.5, batch_first=True), torch.float64),
+            records((4, 0), torch.float64),
+        )
     assert supported(module, x)
     targets, parameters = drawn(*module(x).shape), list(module.parameters())
     with torch.random.fork_rng(devices=[]):
@@ -642,7 +761,12 @@ def test_dropout(name: str) -> None:
         if isinstance(module, Recurrent):  # nn.LSTM would toss its coins in another order
             module.recurrent.forward = partial(lstm, lambda out, *_: out, sums.Room(0), module.recurrent)  # type: ignore[method-assign]
         losses = score(module(x), targets)
-    rows = torch.stack([torch.cat([g.flatten() for g in torch.autograd.grad(loss, parameters, retain_graph=True)]) for loss in losses])
+    rows = torch.stack(
+        [
+            torch.cat([g.flatten() for g in torch.autograd.grad(loss, parameters, retain_graph=True)])
+            for loss in losses
+        ]
+    )
     torch.testing.assert_close(tapped.norms, rows.norm(dim=1), rtol=1e-10, atol=0)
     tapped.weighted(scales(N), out := torch.empty(rows.shape[1]).double())
     assert differs(out, scales(N) @ rows) < 1e-10
@@ -693,7 +817,9 @@ def test_records_on_a_kink(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_gradients_of_zero() -> None:
     module = made(partial(mlp, [4], 3, [5]), torch.float32)
     module[3].bias.data[0] = 1e4  # type: ignore[index]
-    tapped = Tapped(module, tasks.classify().losses, records((4,), torch.float32), torch.tensor([0, 0, 1, 0, 2]))
+    tapped = Tapped(
+        module, tasks.classify().losses, records((4,), torch.float32), torch.tensor([0, 0, 1, 0, 2])
+    )
     assert torch.equal(tapped.norms > 0, torch.tensor([False, False, True, False, True]))
     tapped.weighted(torch.tensor([1.0, 1, 0, 1, 0]), out := torch.full((43,), torch.nan))
     assert not out.any()
@@ -711,7 +837,9 @@ def length(found: sums.Found) -> Tensor:
 def test_lengths(numbers: int, size: float) -> None:
     """A float32 sum of millions of squares errs by 1e-5 and more."""
     draw = np.random.default_rng(0)
-    rows = torch.from_numpy((size * draw.uniform(0.5, 1, (3, numbers)) * draw.choice([1, 1e-3], (3, 1))).astype(np.float32))
+    rows = torch.from_numpy(
+        (size * draw.uniform(0.5, 1, (3, numbers)) * draw.choice([1, 1e-3], (3, 1))).astype(np.float32)
+    )
     rows[1] = 0
     found = length(sums.Found(sums.lengths_of(rows), lambda *_: None))
     torch.testing.assert_close(found, rows.double().norm(dim=1), rtol=2e-7, atol=0)
@@ -732,7 +860,9 @@ def test_terms_that_cancel() -> None:
 
 
 @pytest.mark.parametrize("way", ["gram", "not kept"])
-def test_what_rounding_leaves_of_cancelling_positions_is_bounded_too(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_rounding_leaves_of_cancelling_positions_is_bounded_too(
+    way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The sum is taken in float32, where a gradient that is nothing beside its terms comes out longer than it is."""
     go(way, monkeypatch)
     a, g = 1e7 * (1 + 1e-7 * drawn(3, 8, 64)), drawn(3, 8, 64, seed=1)
@@ -749,7 +879,9 @@ def test_what_rounding_leaves_of_cancelling_positions_is_bounded_too(way: str, m
     assert out.double().norm() > 0.1 * (1 + 1e-5)
 
 
-@pytest.mark.parametrize("layer", [nn.Conv1d(2, 3, 5), nn.ConvTranspose1d(2, 3, 5), nn.Conv1d(2, 4, 3, 2, groups=2)])
+@pytest.mark.parametrize(
+    "layer", [nn.Conv1d(2, 3, 5), nn.ConvTranspose1d(2, 3, 5), nn.Conv1d(2, 4, 3, 2, groups=2)]
+)
 def test_the_same_of_convolutions(layer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of which gradients are summed again where they are not kept."""
     go("records as groups, not kept", monkeypatch)
@@ -766,7 +898,9 @@ def test_the_same_of_convolutions(layer: Any, monkeypatch: pytest.MonkeyPatch) -
         scales = 0.1 / length(found) * (torch.arange(3) == r)
         found.add(scales.float(), out := torch.zeros(layer.weight.numel()))
         assert out.double().norm() < 0.1 * (1 + 1e-6)
-    alone = [(0.1 / exact[r].norm() * (torch.arange(3) == r)).float() for r in range(3)]  # the negative control
+    alone = [
+        (0.1 / exact[r].norm() * (torch.arange(3) == r)).float() for r in range(3)
+    ]  # the negative control
     added = [torch.zeros(layer.weight.numel()) for _ in alone]
     for scales, out in zip(alone, added, strict=True):
         found.add(scales, out)
@@ -776,7 +910,10 @@ def test_the_same_of_convolutions(layer: Any, monkeypatch: pytest.MonkeyPatch) -
 def each_gradient(layer: Any, x: Tensor, g: Tensor) -> Tensor:
     """Of the weight alone: (n, numbers)."""
     with torch.enable_grad():
-        rows = [torch.autograd.grad(layer(x[r : r + 1]), layer.weight, g[r : r + 1])[0].flatten() for r in range(len(x))]
+        rows = [
+            torch.autograd.grad(layer(x[r : r + 1]), layer.weight, g[r : r + 1])[0].flatten()
+            for r in range(len(x))
+        ]
     return torch.stack(rows)
 
 
@@ -786,7 +923,10 @@ def each_gradient(layer: Any, x: Tensor, g: Tensor) -> Tensor:
 def test_sums_add_up_or_overwrite() -> None:
     module, x = made(partial(mlp, [4], 3, [5]), torch.float32), records((4,), torch.float32)
     targets = drawn(N, 3).float()
-    whole, pieces = Tapped(module, score, x, targets), [Tapped(module, score, x[s], targets[s]) for s in (slice(0, 2), slice(2, N))]
+    whole, pieces = (
+        Tapped(module, score, x, targets),
+        [Tapped(module, score, x[s], targets[s]) for s in (slice(0, 2), slice(2, N))],
+    )
     torch.testing.assert_close(torch.cat([piece.norms for piece in pieces]), whole.norms)
     c = scales(N)
     whole.weighted(c, expected := torch.full((43,), torch.nan))
@@ -827,7 +967,9 @@ def test_an_error_on_the_way_leaves_the_module_as_it_was() -> None:
     assert not any("forward" in vars(layer) for layer in module.modules())
 
 
-@pytest.mark.parametrize("name", ["conv2d", "few patches", "group norm", "instance norm 2d", "transposed 2d", "same"])
+@pytest.mark.parametrize(
+    "name", ["conv2d", "few patches", "group norm", "instance norm 2d", "transposed 2d", "same"]
+)
 @pytest.mark.parametrize("way", ["kept", "not kept", "gram"])
 def test_channels_last(name: str, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
     go(way, monkeypatch)
@@ -855,12 +997,19 @@ class Largest(TorchDispatchMode):
     ("make", "shape"),
     [
         (lambda: nn.Sequential(nn.Linear(300, 300), nn.ReLU(), nn.Linear(300, 3)), (300,)),
-        (lambda: nn.Sequential(nn.Conv2d(30, 40, 5, padding=2), nn.ReLU(), nn.Flatten(), nn.Linear(640, 3)), (30, 4, 4)),
+        (
+            lambda: nn.Sequential(
+                nn.Conv2d(30, 40, 5, padding=2), nn.ReLU(), nn.Flatten(), nn.Linear(640, 3)
+            ),
+            (30, 4, 4),
+        ),
         (lambda: nn.Sequential(nn.Embedding(20_000, 5), nn.Flatten(), nn.Linear(20, 3)), (4, 0)),
         (lambda: nn.Sequential(nn.Linear(300, 300), nn.ReLU(), nn.Linear(300, 3)), (3, 300)),
     ],
 )
-def test_no_tensor_of_all_gradients(make: Make, shape: tuple[int, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_tensor_of_all_gradients(
+    make: Make, shape: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
     go("one record at a time, not kept", monkeypatch)
     module, x = made(make, torch.float32), records(shape, torch.float32, 16)
     targets = drawn(*module(x).shape).float()

@@ -57,7 +57,9 @@ class Case:
     shape: list[int]
     classes: int
     count: int  # by hand
-    small: tuple[list[int], tuple[str, ...]] | None = None  # shape and overrides with which it can be run in a test
+    small: tuple[list[int], tuple[str, ...]] | None = (
+        None  # shape and overrides with which it can be run in a test
+    )
     overrides: tuple[str, ...] = ()
 
     @property
@@ -115,13 +117,20 @@ CASES = [
         "pfl_cnn_cifar",
         CIFAR,
         10,
-        sum(conv(a, b, 9) for a, b in ((3, 32), (32, 32), (32, 64), (64, 64), (64, 128), (128, 128))) + fc(128 * 4 * 4, 128, 10),
+        sum(conv(a, b, 9) for a, b in ((3, 32), (32, 32), (32, 64), (64, 64), (64, 128), (128, 128)))
+        + fc(128 * 4 * 4, 128, 10),
     ),
     Case("pfl_sn_linear", [81, 7, 7], 10, fc(81 * 7 * 7, 10)),
     Case("pfl_sn_linear", [243, 8, 8], 10, fc(243 * 8 * 8, 10)),
     Case("pfl_sn_cnn_mnist", [81, 7, 7], 10, conv(81, 16, 9) + conv(16, 32, 9) + fc(32 * 4 * 4, 32, 10)),
     Case("pfl_sn_cnn_cifar", [243, 8, 8], 10, conv(243, 64, 9) + conv(64, 64, 9) + fc(64 * 4 * 4, 10)),
-    Case("vgg11", MESSIDOR, 2, VGG + fc(512 * 7 * 7, 4096, 4096, 2), ([3, 40, 32], ("model.pooled=2", "model.hidden=[9,7]"))),
+    Case(
+        "vgg11",
+        MESSIDOR,
+        2,
+        VGG + fc(512 * 7 * 7, 4096, 4096, 2),
+        ([3, 40, 32], ("model.pooled=2", "model.hidden=[9,7]")),
+    ),
     Case("vgg11_light", CIFAR, 10, VGG + fc(512, 10)),
     Case("vgg11_light", MESSIDOR, 2, VGG + fc(512, 2), ([3, 64, 64], ())),
     Case("unet3d", IXI, 1, UNET, ([1, 9, 11, 6], ())),  # sizes that cannot be halved
@@ -181,11 +190,17 @@ def test_group_norm_for_batch_norm(case: Case) -> None:
         assert normed == (len(UNET_WIDTHS) if case.name == "unet3d" else 0)
         return
     with torch.device("meta"):
-        grouped, batched = (Case(**{**vars(case), "overrides": (f"model.norm={n}",)}).make()() for n in ("group", "batch"))
+        grouped, batched = (
+            Case(**{**vars(case), "overrides": (f"model.norm={n}",)}).make()() for n in ("group", "batch")
+        )
     convolutions = sum(isinstance(layer, nn.Conv2d) for layer in grouped.modules())
     scaled = [layer for layer in grouped.modules() if isinstance(layer, nn.GroupNorm) and layer.affine]
     assert len(scaled) == convolutions
-    assert all(layer.num_groups > 1 and layer.num_channels % layer.num_groups == 0 for layer in scaled if layer.num_channels > 1)
+    assert all(
+        layer.num_groups > 1 and layer.num_channels % layer.num_groups == 0
+        for layer in scaled
+        if layer.num_channels > 1
+    )
     check_module(grouped, private=True)
     check_module(batched, private=False)  # no buffers
     if convolutions:
@@ -235,8 +250,16 @@ def test_clipped_gradients_of_records(case: Case, monkeypatch: pytest.MonkeyPatc
     """Against single records through the ordinary module; the lot's last row is padding. All but the LSTM go through vmap."""
     small, looped = case.smaller, []
     weighted = backends.Loop._weighted
-    monkeypatch.setattr(backends.Loop, "_weighted", lambda self, *given: looped.append(len(given[1])) or weighted(self, *given))
-    problem, module, x = ModuleProblem(small.make(), case.classes, backend="vmap"), started(small).double(), small.records(4)
+    monkeypatch.setattr(
+        backends.Loop,
+        "_weighted",
+        lambda self, *given: looped.append(len(given[1])) or weighted(self, *given),
+    )
+    problem, module, x = (
+        ModuleProblem(small.make(), case.classes, backend="vmap"),
+        started(small).double(),
+        small.records(4),
+    )
     targets = torch.from_numpy(np.random.default_rng(2).integers(0, case.classes, 4))
     batch = Batch(x[None], targets[None], torch.tensor([[0.3, 0.5, 0.2, 0.0]], dtype=torch.float64))
     y = nn.utils.parameters_to_vector(module.parameters()).detach()[None]
@@ -285,7 +308,14 @@ def test_tempered_sigmoids() -> None:
 
 @pytest.mark.parametrize("name", ["relu", "tempered"])
 def test_papernots_network_written_out(name: str) -> None:
-    case = Case("pfl_cnn_mnist", MNIST, 10, 0, None, (f"model.activation={name}", "model.s=1.5", "model.temp=3", "model.o=.5"))
+    case = Case(
+        "pfl_cnn_mnist",
+        MNIST,
+        10,
+        0,
+        None,
+        (f"model.activation={name}", "model.s=1.5", "model.temp=3", "model.o=.5"),
+    )
     module, x = started(case).double(), case.records(2)
     w1, b1, w2, b2, w3, b3, w4, b4 = module.parameters()
     active = torch.relu if name == "relu" else lambda z: 1.5 / (1 + torch.exp(-3 * z)) - 0.5
@@ -299,7 +329,9 @@ def test_features_are_normalised_in_groups() -> None:
     module, x = started(case).double(), 5 + 3 * case.records(2)
     weight, bias = module.parameters()
     groups = x.reshape(2, 27, -1)
-    normed = (groups - groups.mean(2, keepdim=True)) / (groups.var(2, keepdim=True, correction=0) + 1e-5).sqrt()
+    normed = (groups - groups.mean(2, keepdim=True)) / (
+        groups.var(2, keepdim=True, correction=0) + 1e-5
+    ).sqrt()
     torch.testing.assert_close(module(x), normed.reshape(2, -1) @ weight.T + bias)
     as_they_are = started(Case("pfl_sn_linear", [81, 7, 7], 10, 0, None, ("model.input_groups=0",))).double()
     weight, bias = as_they_are.parameters()
@@ -335,26 +367,62 @@ def test_a_last_position_predicts_one_class() -> None:
 
 
 REFUSED: dict[str, tuple[Callable[[], nn.Module], str]] = {
-    "rows for cnn": (lambda: cnn([30], 2, [4], 3, "none"), r"dataset.shape=\[30\]: .*\[channels, height, width\].*model=mlp"),
+    "rows for cnn": (
+        lambda: cnn([30], 2, [4], 3, "none"),
+        r"dataset.shape=\[30\]: .*\[channels, height, width\].*model=mlp",
+    ),
     "small images": (lambda: cnn([1, 8, 8], 2, [4] * 4, 3, "none"), r"nothing is left of 8x8 .*fewer layers"),
     "small maps": (lambda: cnn([1, 5, 9], 2, [4], 8, "none", padding=1), r"nothing is left of 5x9"),
-    "small pool": (lambda: cnn([1, 4, 4], 2, [4], 3, "none", pool=5, pool_stride=1), r"nothing is left of 4x4"),
-    "norm": (lambda: cnn([1, 8, 8], 2, [4], 3, "layer"), r"model.norm=layer: expected one of none, group, batch"),
-    "activation": (lambda: cnn([1, 8, 8], 2, [4], 3, "none", activation="elu"), r"model.activation=elu: expected one of relu, tanh"),
-    "kernels": (lambda: cnn([1, 8, 8], 2, [4, 4], [3], "none"), r"model.kernel=\[3\]: expected .* a list of 2"),
+    "small pool": (
+        lambda: cnn([1, 4, 4], 2, [4], 3, "none", pool=5, pool_stride=1),
+        r"nothing is left of 4x4",
+    ),
+    "norm": (
+        lambda: cnn([1, 8, 8], 2, [4], 3, "layer"),
+        r"model.norm=layer: expected one of none, group, batch",
+    ),
+    "activation": (
+        lambda: cnn([1, 8, 8], 2, [4], 3, "none", activation="elu"),
+        r"model.activation=elu: expected one of relu, tanh",
+    ),
+    "kernels": (
+        lambda: cnn([1, 8, 8], 2, [4, 4], [3], "none"),
+        r"model.kernel=\[3\]: expected .* a list of 2",
+    ),
     "kernel": (lambda: cnn([1, 8, 8], 2, [4], 0, "none"), r"model.kernel=0: expected a whole number >= 1"),
-    "stride": (lambda: cnn([1, 8, 8], 2, [4], 3, "none", stride=1.5), r"model.stride=1.5: expected a whole number"),
-    "padding": (lambda: cnn([1, 8, 8], 2, [4], 3, "none", padding=-1), r"model.padding=-1: expected a whole number >= 0"),
+    "stride": (
+        lambda: cnn([1, 8, 8], 2, [4], 3, "none", stride=1.5),
+        r"model.stride=1.5: expected a whole number",
+    ),
+    "padding": (
+        lambda: cnn([1, 8, 8], 2, [4], 3, "none", padding=-1),
+        r"model.padding=-1: expected a whole number >= 0",
+    ),
     "channels": (lambda: cnn([1, 8, 8], 2, [0], 3, "none"), r"model.channels=\[0\]"),
     "pooled": (lambda: cnn([1, 8, 8], 2, [4], 3, "none", pooled=0), r"model.pooled=0: expected at least 1"),
-    "groups": (lambda: cnn([4, 8, 8], 2, [4], 3, "none", input_groups=3), r"model.input_groups=3: expected 0 or what divides the 4"),
+    "groups": (
+        lambda: cnn([4, 8, 8], 2, [4], 3, "none", input_groups=3),
+        r"model.input_groups=3: expected 0 or what divides the 4",
+    ),
     "hidden": (lambda: mlp([4], 2, [5, 0]), r"model.hidden=\[5, 0\]: expected whole numbers >= 1"),
     "vgg": (lambda: vgg([3, 28, 28], 2, [2] * 5, 2, 1, [], "none"), r"nothing is left of 28x28"),
-    "unet rows": (lambda: unet3d([60], 1, 8, 3), r"dataset.shape=\[60\]: .*\[channels, depth, height, width\] for model=unet3d"),
-    "unet classes": (lambda: unet3d([1, 8, 8, 8], 3, 8, 3), r"model=unet3d: expected masks of 0 and 1, .* got 3"),
-    "unet size": (lambda: unet3d([1, 8, 3, 8], 1, 8, 3), r"expected at least 4 voxels a side for 3 blocks; lower model.blocks"),
+    "unet rows": (
+        lambda: unet3d([60], 1, 8, 3),
+        r"dataset.shape=\[60\]: .*\[channels, depth, height, width\] for model=unet3d",
+    ),
+    "unet classes": (
+        lambda: unet3d([1, 8, 8, 8], 3, 8, 3),
+        r"model=unet3d: expected masks of 0 and 1, .* got 3",
+    ),
+    "unet size": (
+        lambda: unet3d([1, 8, 3, 8], 1, 8, 3),
+        r"expected at least 4 voxels a side for 3 blocks; lower model.blocks",
+    ),
     "unet channels": (lambda: unet3d([1, 8, 8, 8], 1, 0, 3), r"model.channels=0"),
-    "lstm images": (lambda: lstm([1, 8, 8], 2, 4, 4, 1, True, None), r"shape \[length\], for model=lstm \(use model=cnn"),
+    "lstm images": (
+        lambda: lstm([1, 8, 8], 2, 4, 4, 1, True, None),
+        r"shape \[length\], for model=lstm \(use model=cnn",
+    ),
     "lstm layers": (lambda: lstm([8], 2, 4, 4, 0, True, None), r"model.layers=0: expected at least 1"),
     "lstm vocabulary": (lambda: lstm([8], 2, 4, 4, 1, True, 0), r"model.vocabulary=0: expected at least 1"),
 }
@@ -374,7 +442,11 @@ def test_numbers_for_tokens_are_refused() -> None:
 
 @pytest.mark.parametrize(
     ("override", "message"),
-    [("model.kernel=[3]", "a list of 2"), ("model.hidden=7", "a list like"), ("model.activation=elu", "relu, tanh, tempered")],
+    [
+        ("model.kernel=[3]", "a list of 2"),
+        ("model.hidden=7", "a list like"),
+        ("model.activation=elu", "relu, tanh, tempered"),
+    ],
 )
 def test_errors_from_the_command_line(override: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message):

@@ -40,7 +40,9 @@ def test_it_is_right_or_there_is_none(size: float, kind: str) -> None:
 
 def test_usual_records_have_one() -> None:
     x, y = records_of(1.0, 2)
-    found = optimum.solve(LinearProblem(4, 2, False, 0.1), x, y, torch.full((12,), 1 / 12, dtype=torch.float64), 0.1)
+    found = optimum.solve(
+        LinearProblem(4, 2, False, 0.1), x, y, torch.full((12,), 1 / 12, dtype=torch.float64), 0.1
+    )
     assert found is not None
 
 
@@ -57,7 +59,9 @@ def test_a_run_goes_on_without_it(size: float) -> None:
     assert len(played.states()) == 2
 
 
-def test_a_start_near_an_optimum_that_is_not_there_is_refused_in_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_start_near_an_optimum_that_is_not_there_is_refused_in_a_line(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(optimum, "solve", lambda *given: None)
     start = ("dataset=synthetic_linear", "model=linreg", "model.init=near_optimum")
     said = call("run", "algo=dp_fedavg", *start, "rounds=2", "local_steps=2", *QUICK)

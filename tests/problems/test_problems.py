@@ -36,7 +36,9 @@ def batch_of(shape: tuple[int, ...], classes: int) -> Batch:
     """Uneven weights; the second client's last two rows are padding (weight 0, its first record again), the third's lot is empty."""
     draw = np.random.default_rng(0)
     features = torch.from_numpy(draw.normal(size=(CLIENTS, LOT, *shape)))
-    targets = torch.from_numpy(draw.integers(0, classes, (CLIENTS, LOT)) if classes else draw.normal(size=(CLIENTS, LOT)))
+    targets = torch.from_numpy(
+        draw.integers(0, classes, (CLIENTS, LOT)) if classes else draw.normal(size=(CLIENTS, LOT))
+    )
     weights = torch.from_numpy(draw.random((CLIENTS, LOT)))
     features[1, 3:], targets[1, 3:], weights[1, 3:] = features[1, 0], targets[1, 0], 0
     weights[2] = 0
@@ -102,7 +104,10 @@ def test_padding_counts_nothing_whatever_it_holds(kind: str) -> None:
     y[:, ::2] = -20.0
 
     def found(batch: Batch) -> list[Tensor]:
-        return [problem.gradient(y, batch), *problem.clipped_gradient(y, batch, lambda norms, weights: 0.1 / norms.clamp(min=0.1))]
+        return [
+            problem.gradient(y, batch),
+            *problem.clipped_gradient(y, batch, lambda norms, weights: 0.1 / norms.clamp(min=0.1)),
+        ]
 
     for one, other in zip(found(batch), found(wild), strict=True):
         assert torch.equal(one, other)
@@ -143,10 +148,16 @@ def test_start_is_torchs_own_initialisation_from_the_seed() -> None:
 
 def test_losses_and_hits_by_hand() -> None:
     rows = torch.tensor([[1.0, 2.0], [-3.0, 0.5]])
-    found, hits, _ = logreg([2], 2, 0.5, None).losses(torch.tensor([np.log(3.0), 0.0]).float(), rows, torch.tensor([1, 1]))
-    torch.testing.assert_close(found, torch.tensor([np.log(4 / 3), np.log(28.0)]).float())  # logits ln 3 and -3 ln 3; l2 is not in it
+    found, hits, _ = logreg([2], 2, 0.5, None).losses(
+        torch.tensor([np.log(3.0), 0.0]).float(), rows, torch.tensor([1, 1])
+    )
+    torch.testing.assert_close(
+        found, torch.tensor([np.log(4 / 3), np.log(28.0)]).float()
+    )  # logits ln 3 and -3 ln 3; l2 is not in it
     assert hits.tolist() == [1, 0]
-    x = torch.tensor([0.0, np.log(2.0), 0.0, 0.0, 0.0, 0.0, 0.0, np.log(3.0), 0.0]).float()  # three classes, two features, three biases
+    x = torch.tensor(
+        [0.0, np.log(2.0), 0.0, 0.0, 0.0, 0.0, 0.0, np.log(3.0), 0.0]
+    ).float()  # three classes, two features, three biases
     found, hits, _ = logreg([2], 3, 0.0, None).losses(x, torch.tensor([[5.0, 1.0]]), torch.tensor([1]))
     torch.testing.assert_close(found, torch.tensor([np.log(2.0)]).float())  # probabilities (2, 3, 1) / 6
     assert hits.tolist() == [1]
@@ -157,11 +168,18 @@ def test_losses_and_hits_by_hand() -> None:
 
 
 def federation(
-    x: np.ndarray, y: np.ndarray, sizes: list[int], classes: int, tests: int = 0, dtype: torch.dtype = torch.float64
+    x: np.ndarray,
+    y: np.ndarray,
+    sizes: list[int],
+    classes: int,
+    tests: int = 0,
+    dtype: torch.dtype = torch.float64,
 ) -> Federation:
     parts = np.split(np.arange(sum(sizes)), np.cumsum(sizes)[:-1])
     train = slice(0, len(x) - tests)
-    records = Records(x[train], y[train], x[len(x) - tests :], y[len(x) - tests :], None, classes, "test", None)
+    records = Records(
+        x[train], y[train], x[len(x) - tests :], y[len(x) - tests :], None, classes, "test", None
+    )
     return Federation(records, parts, LotRule(), torch.device("cpu"), dtype)
 
 
@@ -177,25 +195,37 @@ def test_train_loss_is_the_mean_over_clients(kind: str) -> None:
     clients = [(x[a:b].astype(float), y[a:b]) for a, b in ((0, 1), (1, 5), (5, 15))]
     losses = [ref.loss(kind, flat, X, t, 0.2, classes, True) for X, t in clients]
     assert scores.train_loss == pytest.approx(np.mean(losses), rel=1e-12)
-    assert scores.test_loss == pytest.approx(ref.loss(kind, flat, x[15:].astype(float), y[15:], 0.0, classes, True), rel=1e-12)
+    assert scores.test_loss == pytest.approx(
+        ref.loss(kind, flat, x[15:].astype(float), y[15:], 0.0, classes, True), rel=1e-12
+    )
 
 
 def test_r_squared() -> None:
     x = np.array([[0.0], [1.0], [2.0], [3.0]], dtype=np.float32)
     y = np.array([1.0, 0.0, 2.0, 5.0], dtype=np.float32)
     problem = linreg([1], 0, 0.0, False, "zeros", 1.0)
-    scores = evaluate(problem, federation(x, y, [2, 2], 0), torch.ones(1, dtype=torch.float64))  # errors 1, -1, 0, -2
+    scores = evaluate(
+        problem, federation(x, y, [2, 2], 0), torch.ones(1, dtype=torch.float64)
+    )  # errors 1, -1, 0, -2
     assert scores.test_metric == pytest.approx(1 - 6 / 14)
     assert scores.test_error == pytest.approx(6 / 14)
-    assert scores.test_loss == scores.train_loss == pytest.approx(6 / 8)  # no test set: the training records stand in
-    mean = evaluate(linreg([1], 0, 0.0, True, "zeros", 1.0), federation(x, y, [2, 2], 0), torch.tensor([0.0, 2.0]).double())
+    assert (
+        scores.test_loss == scores.train_loss == pytest.approx(6 / 8)
+    )  # no test set: the training records stand in
+    mean = evaluate(
+        linreg([1], 0, 0.0, True, "zeros", 1.0),
+        federation(x, y, [2, 2], 0),
+        torch.tensor([0.0, 2.0]).double(),
+    )
     assert mean.test_metric == pytest.approx(0)
 
 
 def test_images_stay_bytes_until_their_batch() -> None:
     draw = np.random.default_rng(4)
     x, y = draw.integers(0, 256, (9, 1, 4, 4)).astype(np.uint8), draw.integers(0, 3, 9)
-    bytes_, floats = (federation(v, y, [4, 2], 3, 3, torch.float32) for v in (x, (x / 255).astype(np.float32)))
+    bytes_, floats = (
+        federation(v, y, [4, 2], 3, 3, torch.float32) for v in (x, (x / 255).astype(np.float32))
+    )
     assert bytes_.features.dtype == torch.uint8
     problem: Problem = logreg([1, 4, 4], 3, 0.1, None)
     flat = torch.from_numpy(draw.normal(size=(2, problem.dimension))).float()
@@ -206,7 +236,9 @@ def test_images_stay_bytes_until_their_batch() -> None:
     scores = [evaluate(problem, f, flat[0]) for f in (bytes_, floats)]
     assert scores[0].train_loss == pytest.approx(scores[1].train_loss, rel=1e-6)
     assert scores[0].test_loss == pytest.approx(scores[1].test_loss, rel=1e-6)
-    torch.testing.assert_close(*(next(f.whole_in_float64(np.arange(1))).features for f in (bytes_, floats)), rtol=1e-6, atol=0)
+    torch.testing.assert_close(
+        *(next(f.whole_in_float64(np.arange(1))).features for f in (bytes_, floats)), rtol=1e-6, atol=0
+    )
 
 
 def test_tokens_stay_integers_all_the_way() -> None:
@@ -214,14 +246,18 @@ def test_tokens_stay_integers_all_the_way() -> None:
     draw = np.random.default_rng(5)
     x, y = draw.integers(0, 300, (9, 5)), draw.integers(0, CLASSES, 9)
     made = federation(x, y, [4, 2], CLASSES, 3, torch.float32)
-    problem = ModuleProblem(lambda: nn.Sequential(nn.Embedding(300, 2), nn.Flatten(), nn.Linear(10, CLASSES)), CLASSES)
+    problem = ModuleProblem(
+        lambda: nn.Sequential(nn.Embedding(300, 2), nn.Flatten(), nn.Linear(10, CLASSES)), CLASSES
+    )
     flat = torch.stack([problem.start(seed, torch.empty(0)) for seed in (3, 4)])
     batch = next(made.batches(0, 0, np.arange(2), 1))
     assert batch.features.dtype == torch.int64
     assert batch.features[0].tolist() == x[:4].tolist()
     expected = torch.stack([_of_module(problem.make(), row, batch, i) for i, row in enumerate(flat)])
     torch.testing.assert_close(problem.gradient(flat, batch), expected)
-    torch.testing.assert_close(problem.clipped_gradient(flat, batch, lambda norms, weights: torch.ones_like(norms))[0], expected)
+    torch.testing.assert_close(
+        problem.clipped_gradient(flat, batch, lambda norms, weights: torch.ones_like(norms))[0], expected
+    )
     assert np.isfinite(evaluate(problem, made, flat[0]).test_loss)
 
 
@@ -230,11 +266,15 @@ def test_tokens_stay_integers_all_the_way() -> None:
 
 def test_batch_norm_is_refused_when_private() -> None:
     images = ("dataset=mnist", "model=cnn", "model.norm=batch")
-    private = dataclasses.replace(settings_of(*images, "eps=inf"), eps=2.0)  # composed with eps=2 it is refused from the YAML alone
+    private = dataclasses.replace(
+        settings_of(*images, "eps=inf"), eps=2.0
+    )  # composed with eps=2 it is refused from the YAML alone
     with pytest.raises(ConfigError, match=r"BatchNorm.*GroupNorm"):
         build_problem(private, [1, 28, 28], 10)
     assert build_problem(settings_of(*images, "eps=inf"), [1, 28, 28], 10).dimension == 28_938 + 2 * (16 + 32)
-    assert build_problem(settings_of(*images[:2], "model.norm=group"), [1, 28, 28], 10).dimension == 28_938 + 2 * (16 + 32)
+    assert build_problem(
+        settings_of(*images[:2], "model.norm=group"), [1, 28, 28], 10
+    ).dimension == 28_938 + 2 * (16 + 32)
 
 
 # optima and constants
@@ -251,7 +291,9 @@ def test_optimum_and_smoothness(kind: str, bias: bool) -> None:
 
     def objective(flat: np.ndarray) -> tuple[float, np.ndarray]:
         values = [ref.loss(kind, flat, X, t, decay, classes, bias) for X, t in clients]
-        return float(np.mean(values)), np.mean([ref.gradient(kind, flat, X, t, decay, classes, bias) for X, t in clients], axis=0)
+        return float(np.mean(values)), np.mean(
+            [ref.gradient(kind, flat, X, t, decay, classes, bias) for X, t in clients], axis=0
+        )
 
     best = minimize(objective, np.zeros(problem.dimension), jac=True, method="BFGS", options={"gtol": 1e-9})
     found = optimum.solve(problem, made.features, made.targets, made.record_weights, decay)
@@ -262,9 +304,13 @@ def test_optimum_and_smoothness(kind: str, bias: bool) -> None:
     factor = {"binary": 1 / 4, "softmax": 1 / 2, "squared": 1}[kind]
     rows = [np.hstack([X, np.ones((len(X), 1))]) if bias else X for X, _ in clients]
     largest = max(np.linalg.eigvalsh(X.T @ X / len(X))[-1] for X in rows)
-    assert optimum.smoothness(problem, made.features, made.offsets.tolist(), decay) == pytest.approx(factor * largest + decay, rel=1e-12)
+    assert optimum.smoothness(problem, made.features, made.offsets.tolist(), decay) == pytest.approx(
+        factor * largest + decay, rel=1e-12
+    )
     if classes:
-        assert optimum.solve(problem, made.features, made.targets, made.record_weights, 0.0) is None  # may lie at infinity
+        assert (
+            optimum.solve(problem, made.features, made.targets, made.record_weights, 0.0) is None
+        )  # may lie at infinity
 
 
 def test_natural_clients_are_scored_on_their_own_test_records() -> None:

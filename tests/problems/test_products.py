@@ -62,7 +62,11 @@ def test_products(multiplies: str, left: str, right: str, dtype: torch.dtype) ->
         a, b = LAID_OUT[left](drawn(n, i, j, dtype=dtype)), LAID_OUT[right](drawn(n, j, k, dtype=dtype))
         expected = looped(a, b)
         apart = torch.zeros(n, i + 2, k, dtype=dtype)
-        for found in (bmm(a, b), bmm(a, b, out=torch.full((n, i, k), float("nan"), dtype=dtype)), bmm(a, b, out=apart[:, 1:-1])):
+        for found in (
+            bmm(a, b),
+            bmm(a, b, out=torch.full((n, i, k), float("nan"), dtype=dtype)),
+            bmm(a, b, out=apart[:, 1:-1]),
+        ):
             assert found.dtype == dtype
             assert (found - expected).abs().max() <= ROUNDING[dtype] * max(1, expected.abs().max())
         assert torch.equal(apart[:, 1:-1].clone(), bmm(a, b))
@@ -109,17 +113,30 @@ def test_other_devices_multiply_by_torch(multiplies: str) -> None:
 
 def test_numpy_does_not_tell_who_diverges(multiplies: str, multiplied: list[str]) -> None:
     """In rounds or when they are evaluated."""
-    played = cohort_of(settings_of(*TINY, "algo=dp_fedavg", "eps=inf", "privacy.calibration=exact", "lr=1e200", "dtype=float64"))
+    played = cohort_of(
+        settings_of(
+            *TINY, "algo=dp_fedavg", "eps=inf", "privacy.calibration=exact", "lr=1e200", "dtype=float64"
+        )
+    )
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         state, _ = played.cohort.play(played.start, played.schedule.round(0))
         assert not state.server.x.isfinite().all()
         x = torch.full_like(state.server.x, torch.inf)
-        assert not evaluation.evaluate(played.cohort.problem, played.cohort.federation, x).train_loss < torch.inf
+        assert (
+            not evaluation.evaluate(played.cohort.problem, played.cohort.federation, x).train_loss < torch.inf
+        )
     assert set(multiplied) == {multiplies}
 
 
-LARGER = [(2, 10, 784, 20), (2, 10, 20, 784), (2, 1, 5000, 1), (2, 64, 7, 7), (3, 32, 25, 256), (2, 16, 196, 16)]
+LARGER = [
+    (2, 10, 784, 20),
+    (2, 10, 20, 784),
+    (2, 1, 5000, 1),
+    (2, 64, 7, 7),
+    (3, 32, 25, 256),
+    (2, 16, 196, 16),
+]
 
 
 def check_kernels() -> None:
@@ -129,7 +146,12 @@ def check_kernels() -> None:
             a, b = drawn(n, i, j, dtype=dtype), drawn(n, k, j, dtype=dtype).transpose(1, 2)
             expected, found = looped(a, b), set()
             for offset in (0, 1, 3, 8):
-                shifted = [torch.empty(t.numel() + 8, dtype=dtype)[offset : offset + t.numel()].view(t.shape).copy_(t) for t in (a, b)]
+                shifted = [
+                    torch.empty(t.numel() + 8, dtype=dtype)[offset : offset + t.numel()]
+                    .view(t.shape)
+                    .copy_(t)
+                    for t in (a, b)
+                ]
                 product = bmm(shifted[0], shifted[1], out=torch.full((n, i, k), float("nan"), dtype=dtype))
                 assert (product - expected).abs().max() <= ROUNDING[dtype] * max(1, expected.abs().max())
                 found.add(product.numpy().tobytes())
@@ -143,14 +165,19 @@ def test_kernels_that_openblas_is_told_to_take(monkeypatch: pytest.MonkeyPatch) 
 
 def test_kernels_that_openblas_takes_by_itself() -> None:
     """Whatever this environment says."""
-    script = (
-        "from dpfl_bench.machine import device; device.numpy_multiplies = lambda: True; import test_products; test_products.check_kernels()"
-    )
+    script = "from dpfl_bench.machine import device; device.numpy_multiplies = lambda: True; import test_products; test_products.check_kernels()"
     own = {name: word for name, word in os.environ.items() if not name.startswith("OPENBLAS_")}
-    subprocess.run([sys.executable, "-c", script], env=own | {"PYTHONPATH": str(Path(__file__).parent)}, check=True)
+    subprocess.run(
+        [sys.executable, "-c", script],
+        env=own
+        | {"PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), str(Path(__file__).parents[1])])},
+        check=True,
+    )
 
 
-@pytest.mark.parametrize("b", [drawn(2, 4, 5).float(), drawn(1, 4, 5), drawn(2, 3, 5)], ids=["format", "one for many", "length"])
+@pytest.mark.parametrize(
+    "b", [drawn(2, 4, 5).float(), drawn(1, 4, 5), drawn(2, 3, 5)], ids=["format", "one for many", "length"]
+)
 def test_what_torch_refuses(multiplies: str, b: Tensor) -> None:
     with pytest.raises(RuntimeError, match=r"[Ee]xpected"):
         bmm(drawn(2, 3, 4), b)
@@ -166,8 +193,12 @@ def test_packed() -> None:
 
 
 @pytest.mark.parametrize("level", [(), ("privacy=record", "privacy.neighbours=replace_one")])
-def test_the_same_bits_with_every_crew(multiplies: str, multiplied: list[str], level: tuple[str, ...]) -> None:
-    same_with_every_crew(in_chunks(settings_of(*TINY, "algo=dp_fedavg", "batch_size=4", "sampled_clients=9", *level)))
+def test_the_same_bits_with_every_crew(
+    multiplies: str, multiplied: list[str], level: tuple[str, ...]
+) -> None:
+    same_with_every_crew(
+        in_chunks(settings_of(*TINY, "algo=dp_fedavg", "batch_size=4", "sampled_clients=9", *level))
+    )
     assert set(multiplied) == {multiplies}
 
 
@@ -181,8 +212,18 @@ NUMPYS, SCIPYS, SHARED = "/venv/numpy.libs", "/venv/scipy.libs", "/usr/lib"
     ("vendor", "kernels", "mkl", "expected"),
     [
         ("AuthenticAMD", {NUMPYS: "SkylakeX"}, True, True),
-        ("AuthenticAMD", {NUMPYS: "Cooperlake", SCIPYS: "Zen"}, True, True),  # scipy comes with the first accountant
-        ("AuthenticAMD", {NUMPYS: "Haswell", SCIPYS: "SkylakeX"}, True, False),  # by OPENBLAS_CORETYPE, or all that the processor has
+        (
+            "AuthenticAMD",
+            {NUMPYS: "Cooperlake", SCIPYS: "Zen"},
+            True,
+            True,
+        ),  # scipy comes with the first accountant
+        (
+            "AuthenticAMD",
+            {NUMPYS: "Haswell", SCIPYS: "SkylakeX"},
+            True,
+            False,
+        ),  # by OPENBLAS_CORETYPE, or all that the processor has
         ("AuthenticAMD", {SCIPYS: "SkylakeX"}, True, False),  # numpy has another BLAS
         ("AuthenticAMD", {SHARED: "SkylakeX"}, True, False),  # or may have
         ("AuthenticAMD", {}, True, False),
@@ -192,23 +233,34 @@ NUMPYS, SCIPYS, SHARED = "/venv/numpy.libs", "/venv/scipy.libs", "/usr/lib"
     ],
 )
 def test_numpy_multiplies_on_amd_with_avx512(
-    vendor: str | None, kernels: dict[str, str], mkl: bool, expected: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    vendor: str | None,
+    kernels: dict[str, str],
+    mkl: bool,
+    expected: bool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(device, "CPUINFO", tmp_path / "cpuinfo")
     if vendor:
         device.CPUINFO.write_text(f"processor\t: 0\nvendor_id\t: {vendor}\ncpu family\t: 26\n")
-    found = [{"filepath": f"{folder}/libopenblas.so", "architecture": name} for folder, name in kernels.items()]
+    found = [
+        {"filepath": f"{folder}/libopenblas.so", "architecture": name} for folder, name in kernels.items()
+    ]
     monkeypatch.setattr(device, "_openblas", lambda: SimpleNamespace(info=lambda: found))
     monkeypatch.setattr(torch.backends.mkl, "is_available", lambda: mkl)
     assert device.numpy_multiplies.__wrapped__() is expected
 
 
-THREADS = "print({l['num_threads'] for l in threadpoolctl.threadpool_info() if l['internal_api'] == 'openblas'})\n"
+THREADS = (
+    "print({l['num_threads'] for l in threadpoolctl.threadpool_info() if l['internal_api'] == 'openblas'})\n"
+)
 
 
 def threads_of_numpy(script: str, **environment: str) -> list[str]:
     """What a script prints of them, in a process of its own."""
-    told = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True).stdout.split()
+    told = subprocess.run(
+        [sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=True
+    ).stdout.split()
     if "set()" in told or device.cores() == 1:
         pytest.skip("numpy without OpenBLAS, or a machine with one core")
     return told
@@ -223,6 +275,8 @@ def test_a_run_leaves_numpy_one_thread() -> None:
 
 def test_commands_import_numpy_with_one_thread() -> None:
     """Unless told otherwise."""
-    script = f"from dpfl_bench.machine.imports import preload\npreload('numpy')\nimport threadpoolctl\n{THREADS}"
+    script = (
+        f"from dpfl_bench.machine.imports import preload\npreload('numpy')\nimport threadpoolctl\n{THREADS}"
+    )
     assert threads_of_numpy(script) == ["{1}"]
     assert threads_of_numpy(script, OPENBLAS_NUM_THREADS="2") == ["{2}"]

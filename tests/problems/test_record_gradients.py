@@ -63,12 +63,34 @@ def flat(inputs: int) -> list[nn.Module]:
 NETWORKS: dict[str, tuple[Make, tuple[int, ...]]] = {
     "mlp": (partial(mlp, [1, 6, 6], CLASSES, [7, 5]), (1, 6, 6)),
     "cnn": (partial(cnn, [1, 6, 6], CLASSES, [4, 8], 3, "group"), (1, 6, 6)),
-    "conv1d": (lambda: nn.Sequential(nn.Conv1d(2, 4, 3, 2, 1), nn.ReLU(), nn.MaxPool1d(2), nn.AvgPool1d(2), *flat(8)), (2, 16)),
-    "conv2d": (lambda: nn.Sequential(nn.Conv2d(4, 8, 3, 2, 1, groups=2), TemperedSigmoid(), nn.AvgPool2d(2), *flat(32)), (4, 8, 8)),
-    "conv3d": (lambda: nn.Sequential(nn.Conv3d(1, 3, 2), nn.ReLU(), nn.MaxPool3d(2), nn.Conv3d(3, 2, 1), *flat(16)), (1, 5, 5, 5)),
-    "tempered": (lambda: nn.Sequential(nn.Conv2d(1, 4, 4, 2, 1), TemperedSigmoid(), nn.MaxPool2d(2, 1), *flat(16)), (1, 6, 6)),
-    "layer_norm": (lambda: nn.Sequential(nn.Linear(4, 6), nn.LayerNorm(6), nn.ReLU(), nn.Linear(6, CLASSES)), (4,)),
-    "embedding": (lambda: nn.Sequential(nn.Embedding(TOKENS, 4, padding_idx=0), TemperedSigmoid(), *flat(28)), (7,)),
+    "conv1d": (
+        lambda: nn.Sequential(
+            nn.Conv1d(2, 4, 3, 2, 1), nn.ReLU(), nn.MaxPool1d(2), nn.AvgPool1d(2), *flat(8)
+        ),
+        (2, 16),
+    ),
+    "conv2d": (
+        lambda: nn.Sequential(
+            nn.Conv2d(4, 8, 3, 2, 1, groups=2), TemperedSigmoid(), nn.AvgPool2d(2), *flat(32)
+        ),
+        (4, 8, 8),
+    ),
+    "conv3d": (
+        lambda: nn.Sequential(nn.Conv3d(1, 3, 2), nn.ReLU(), nn.MaxPool3d(2), nn.Conv3d(3, 2, 1), *flat(16)),
+        (1, 5, 5, 5),
+    ),
+    "tempered": (
+        lambda: nn.Sequential(nn.Conv2d(1, 4, 4, 2, 1), TemperedSigmoid(), nn.MaxPool2d(2, 1), *flat(16)),
+        (1, 6, 6),
+    ),
+    "layer_norm": (
+        lambda: nn.Sequential(nn.Linear(4, 6), nn.LayerNorm(6), nn.ReLU(), nn.Linear(6, CLASSES)),
+        (4,),
+    ),
+    "embedding": (
+        lambda: nn.Sequential(nn.Embedding(TOKENS, 4, padding_idx=0), TemperedSigmoid(), *flat(28)),
+        (7,),
+    ),
     "lstm": (partial(Recurrent, nn.LSTM, num_layers=2), (7,)),
     "gru": (partial(Recurrent, nn.GRU), (7,)),
     "branching": (Branching, (4,)),
@@ -95,7 +117,9 @@ def in_double(batch: Batch) -> Batch:
 
 def rows_near(start: Tensor, scale: float = 0.3) -> Tensor:
     """A row for each client, none alike."""
-    return start + scale * torch.from_numpy(np.random.default_rng(1).normal(size=(CLIENTS, len(start)))).to(start)
+    return start + scale * torch.from_numpy(np.random.default_rng(1).normal(size=(CLIENTS, len(start)))).to(
+        start
+    )
 
 
 def each_alone(make: Make, y: Tensor, batch: Batch) -> Tensor:
@@ -116,14 +140,21 @@ def summed(gradients: Tensor, y: Tensor, batch: Batch, l2: float, bound: Tensor)
     total, norms = l2 * y.double(), torch.zeros(batch.weights.shape, dtype=torch.float64)
     for i, r in batch.weights.nonzero().tolist():
         norms[i, r] = gradients[i, r].square().sum().sqrt()
-        total[i] += batch.weights[i, r].double() * gradients[i, r] * (1 if norms[i, r] <= bound[i] else bound[i] / norms[i, r])
+        total[i] += (
+            batch.weights[i, r].double()
+            * gradients[i, r]
+            * (1 if norms[i, r] <= bound[i] else bound[i] / norms[i, r])
+        )
     return total, norms
 
 
 def medians(gradients: Tensor, batch: Batch) -> Tensor:
     """A bound for each client: half of its records are below and half above; 1 where there are none."""
     return torch.stack(
-        [g[w > 0].norm(dim=1).quantile(0.5) if w.any() else g.new_ones(()) for g, w in zip(gradients, batch.weights, strict=True)]
+        [
+            g[w > 0].norm(dim=1).quantile(0.5) if w.any() else g.new_ones(())
+            for g, w in zip(gradients, batch.weights, strict=True)
+        ]
     )
 
 
@@ -148,7 +179,10 @@ def test_modules(name: str, l2: float, dtype: torch.dtype) -> None:
     alone = each_alone(make, y, batch)
     bound = medians(alone, batch)
     expected, lengths = summed(alone, y, batch, l2, bound)
-    assert all((lengths[i] > 1.01 * bound[i]).any() and ((lengths[i] > 0) & (lengths[i] < 0.99 * bound[i])).any() for i in (0, 1, 3))
+    assert all(
+        (lengths[i] > 1.01 * bound[i]).any() and ((lengths[i] > 0) & (lengths[i] < 0.99 * bound[i])).any()
+        for i in (0, 1, 3)
+    )
     found, norms = problem.clipped_gradient(y, batch, clip(bound))
     assert found.dtype == norms.dtype == dtype
     assert differs(found, expected) < DTYPES[dtype]
@@ -166,7 +200,9 @@ def test_modules(name: str, l2: float, dtype: torch.dtype) -> None:
 def test_linear(classes: int, bias: bool, dtype: torch.dtype) -> None:
     batch, problem = batch_of("mlp", dtype, classes), LinearProblem(36, classes, bias, 0.3)
     y = rows_near(torch.zeros(problem.dimension, dtype=dtype), 0.1)
-    alone = torch.stack([by_formula(y[i], batch.features[i], batch.targets[i], classes, bias) for i in range(CLIENTS)])
+    alone = torch.stack(
+        [by_formula(y[i], batch.features[i], batch.targets[i], classes, bias) for i in range(CLIENTS)]
+    )
     bound = medians(alone, batch)
     expected, lengths = summed(alone, y, batch, 0.3, bound)
     found, norms = problem.clipped_gradient(y, batch, clip(bound))
@@ -181,7 +217,10 @@ def test_linear(classes: int, bias: bool, dtype: torch.dtype) -> None:
 def by_formula(flat: Tensor, features: Tensor, targets: Tensor, classes: int, bias: bool) -> Tensor:
     """(b, d): the outer products of (prediction - target) and (x, 1), in numpy; weights first, then biases."""
     outputs, parameters, found = classes if classes > 2 else 1, flat.double().numpy(), []
-    weight, shift = parameters[: 36 * outputs].reshape(outputs, 36), parameters[36 * outputs :] if bias else np.zeros(outputs)
+    weight, shift = (
+        parameters[: 36 * outputs].reshape(outputs, 36),
+        parameters[36 * outputs :] if bias else np.zeros(outputs),
+    )
     for x, target in zip(features.double().flatten(1).numpy(), targets.numpy(), strict=True):
         scores = weight @ x + shift
         odds = np.exp(scores)
@@ -211,7 +250,10 @@ def test_what_else_could_be_computed_is_told_apart() -> None:
     wrong = {
         "mean": shorter(mean)[:, 0] * weights.sum(1) + ridge,
         "layers": (weights * torch.cat([shorter(layer) for layer in layers], 2)).sum(1) + ridge,
-        "layers' share": (weights * torch.cat([shorter(layer * len(layers) ** 0.5) for layer in layers], 2)).sum(1) + ridge,
+        "layers' share": (
+            weights * torch.cat([shorter(layer * len(layers) ** 0.5) for layer in layers], 2)
+        ).sum(1)
+        + ridge,
         "l2": (weights * shorter(alone + ridge[:, None])).sum(1),
         "padding": (padded * shorter(alone)).sum(1) + ridge,
     }
@@ -231,7 +273,9 @@ def test_gradients_of_zero(dtype: torch.dtype) -> None:
         y[:, -CLASSES] = 1e4
         found, norms = problem.clipped_gradient(y, batch, clip(torch.ones(CLIENTS)))
         assert torch.equal(norms > 0, (batch.targets > 0) & (batch.weights > 0))
-        torch.testing.assert_close(found.norm(dim=1) <= (batch.weights * (norms > 0)).sum(1) * (1 + 1e-6), torch.ones(CLIENTS).bool())
+        torch.testing.assert_close(
+            found.norm(dim=1) <= (batch.weights * (norms > 0)).sum(1) * (1 + 1e-6), torch.ones(CLIENTS).bool()
+        )
         zero = Batch(batch.features, torch.zeros_like(batch.targets), batch.weights)
         assert not problem.clipped_gradient(y, zero, clip(torch.ones(CLIENTS)))[0].any()
 
@@ -264,7 +308,9 @@ def test_chunks_and_what_is_held_change_nothing(name: str, monkeypatch: pytest.M
     whole = problem.clipped_gradient(y, batch, clip(bound))
     sizes: list[int] = []
     piece = backends.Vmap.piece
-    monkeypatch.setattr(backends.Vmap, "piece", lambda self, y, x, t: sizes.append(len(x)) or piece(self, y, x, t))
+    monkeypatch.setattr(
+        backends.Vmap, "piece", lambda self, y, x, t: sizes.append(len(x)) or piece(self, y, x, t)
+    )
     for chunk, held, passes in ((4, 100, 1), (4, 0, 2), (0, 0, 2)):
         sizes.clear()
         monkeypatch.setattr(backends, "CHUNK_NUMBERS", chunk * problem.dimension)
@@ -280,7 +326,9 @@ def test_a_round_begins_with_one_row_for_all(l2: float) -> None:
     batch = batch_of("cnn", torch.float64)
     for problem in (ModuleProblem(NETWORKS["cnn"][0], CLASSES, l2), LinearProblem(36, CLASSES, True, l2)):
         y = (problem.start(3, torch.empty(0, dtype=torch.float64)) + 0.1).expand(CLIENTS, -1)
-        found, expected = (problem.clipped_gradient(rows, batch, clip(torch.ones(CLIENTS)))[0] for rows in (y, y.clone()))
+        found, expected = (
+            problem.clipped_gradient(rows, batch, clip(torch.ones(CLIENTS)))[0] for rows in (y, y.clone())
+        )
         assert torch.equal(found, expected)
 
 
@@ -289,7 +337,11 @@ def test_who_goes_one_by_one(name: str, monkeypatch: pytest.MonkeyPatch) -> None
     """Recurrent layers and what vmap refuses; nothing else, although the module is first made on the way."""
     looped: list[int] = []
     weighted = backends.Loop._weighted
-    monkeypatch.setattr(backends.Loop, "_weighted", lambda self, *given: looped.append(len(given[1])) or weighted(self, *given))
+    monkeypatch.setattr(
+        backends.Loop,
+        "_weighted",
+        lambda self, *given: looped.append(len(given[1])) or weighted(self, *given),
+    )
     problem = ModuleProblem(NETWORKS[name][0], CLASSES, backend="vmap")
     y = rows_near(problem.start(3, torch.empty(0, dtype=torch.float64)))
     problem.clipped_gradient(y, batch_of(name, torch.float64), clip(torch.ones(CLIENTS)))
@@ -302,14 +354,21 @@ def test_who_goes_one_by_one(name: str, monkeypatch: pytest.MonkeyPatch) -> None
 def longest(problem: Problem, y: Tensor, batch: Batch, rule: Callable[[Tensor, Tensor], Tensor]) -> float:
     """The longest that one record adds, over its weight. batch: one client."""
     records = range(batch.weights.shape[1])
-    alone = [problem.clipped_gradient(y, batch, lambda n, w, r=r: rule(n, w) * (torch.arange(len(records)) == r)) for r in records]
+    alone = [
+        problem.clipped_gradient(y, batch, lambda n, w, r=r: rule(n, w) * (torch.arange(len(records)) == r))
+        for r in records
+    ]
     return max((found[0].double().norm() / batch.weights[0, r]).item() for r, (found, _) in enumerate(alone))
 
 
 @pytest.mark.parametrize("held", [0, 2**26])
-@pytest.mark.parametrize("sharpness", [1.0, 6.0])  # 6: sure of most records, where softmax(outputs) - 1 cancels
+@pytest.mark.parametrize(
+    "sharpness", [1.0, 6.0]
+)  # 6: sure of most records, where softmax(outputs) - 1 cancels
 @pytest.mark.parametrize("name", ["mlp", "cnn", "conv2d", "tempered", "embedding", "lstm"])
-def test_no_record_is_longer_than_the_bound(name: str, sharpness: float, held: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_record_is_longer_than_the_bound(
+    name: str, sharpness: float, held: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(backends, "HELD_NUMBERS", held)
     problem, batch = ModuleProblem(NETWORKS[name][0], CLASSES, backend="vmap"), batch_of(name, torch.float32)
     client = Batch(batch.features[:1], batch.targets[:1], batch.weights[:1])
@@ -324,10 +383,16 @@ def test_no_long_row_is_longer_than_the_bound(classes: int) -> None:
     """300,000 features: a float32 sum of their squares is no longer good enough."""
     draw, features = np.random.default_rng(0), 300_000
     x = torch.from_numpy(draw.uniform(0, 1, (1, 3, features)).astype(np.float32))
-    targets = torch.from_numpy(draw.integers(0, classes, (1, 3)) if classes else draw.normal(size=(1, 3)).astype(np.float32))
+    targets = torch.from_numpy(
+        draw.integers(0, classes, (1, 3)) if classes else draw.normal(size=(1, 3)).astype(np.float32)
+    )
     problem = LinearProblem(features, classes, True, 0.0)
     y = torch.from_numpy(draw.normal(size=(1, problem.dimension)).astype(np.float32)) / features
-    assert 1 - 1e-6 < longest(problem, y, Batch(x, targets, torch.ones(1, 3)), clip(torch.full((1,), 0.1))) / 0.1 < 1 + 1e-6
+    assert (
+        1 - 1e-6
+        < longest(problem, y, Batch(x, targets, torch.ones(1, 3)), clip(torch.full((1,), 0.1))) / 0.1
+        < 1 + 1e-6
+    )
 
 
 @pytest.mark.parametrize("held", [0, 2**26])
@@ -340,22 +405,32 @@ def test_records_on_a_kink(held: int, monkeypatch: pytest.MonkeyPatch) -> None:
     y[0, 408:432:8] *= 1e4
     x = torch.from_numpy(np.random.default_rng(0).normal(size=(64, 50))).float()
     for _ in range(4):
-        x = x - ((x.double() @ weight.double() + shift) / weight.double().square().sum()).float()[:, None] * weight
+        x = (
+            x
+            - ((x.double() @ weight.double() + shift) / weight.double().square().sum()).float()[:, None]
+            * weight
+        )
     batch = Batch(x[None], torch.arange(64)[None] % CLASSES, torch.ones(1, 64))
     bound = torch.full((1,), 0.1)
     assert longest(problem, y, batch, clip(bound)) < 0.1 * (1 + 1e-6)
-    elsewhere = problem.clipped_gradient(y.double(), in_double(batch), clip(bound))[1].float()  # measured with other rounding
+    elsewhere = problem.clipped_gradient(y.double(), in_double(batch), clip(bound))[
+        1
+    ].float()  # measured with other rounding
     assert longest(problem, y, batch, lambda norms, weights: clip(bound)(elsewhere, weights)) > 1
 
 
 def test_a_gradient_that_changes_between_its_measuring_and_its_sum(monkeypatch: pytest.MonkeyPatch) -> None:
     """Dropout draws anew if the gradients do not fit."""
     monkeypatch.setattr(backends, "HELD_NUMBERS", 0)
-    problem = ModuleProblem(lambda: nn.Sequential(nn.Linear(4, 6), nn.Dropout(), nn.Linear(6, CLASSES)), CLASSES, backend="vmap")
+    problem = ModuleProblem(
+        lambda: nn.Sequential(nn.Linear(4, 6), nn.Dropout(), nn.Linear(6, CLASSES)), CLASSES, backend="vmap"
+    )
     batch = batch_of("layer_norm", torch.float32)
     client = Batch(batch.features[:1], batch.targets[:1], batch.weights[:1])
     with torch.random.fork_rng(devices=[]):
-        assert longest(problem, problem.start(3, torch.empty(0))[None], client, clip(torch.full((1,), 0.1))) < 0.1 * (1 + 1e-6)
+        assert longest(
+            problem, problem.start(3, torch.empty(0))[None], client, clip(torch.full((1,), 0.1))
+        ) < 0.1 * (1 + 1e-6)
 
 
 # Opacus
@@ -380,13 +455,18 @@ def test_opacus_agrees(name: str, opacus: Any) -> None:
         part.load_state_dict(source.state_dict())  # DPLSTM knows the names of nn.LSTM
     wrapped = opacus.GradSampleModule(theirs, loss_reduction="sum")
     functional.cross_entropy(wrapped(batch.features[0]), batch.targets[0], reduction="sum").backward()
-    named = {re.sub(r"l(\d)\.(ih|hh)\.(\w+)", r"\3_\2_l\1", key): p.grad_sample.flatten(1) for key, p in theirs.named_parameters()}
+    named = {
+        re.sub(r"l(\d)\.(ih|hh)\.(\w+)", r"\3_\2_l\1", key): p.grad_sample.flatten(1)
+        for key, p in theirs.named_parameters()
+    }
     if name in WITH_TOKENS:
         next(iter(named.values()))[:, :4] = 0  # torch does not learn the row of padding_idx, Opacus 1.6 does
     samples = torch.cat([named[key] for key, _ in module.named_parameters()], 1)
     lengths = samples.norm(dim=1)
     bound = lengths.quantile(0.5)
     expected = ((batch.weights[0] * (bound / lengths).clamp(max=1)) @ samples)[None]
-    found, norms = problem.clipped_gradient(y, Batch(batch.features[:1], batch.targets[:1], batch.weights[:1]), clip(bound[None]))
+    found, norms = problem.clipped_gradient(
+        y, Batch(batch.features[:1], batch.targets[:1], batch.weights[:1]), clip(bound[None])
+    )
     assert differs(norms, lengths[None]) < 1e-10
     assert differs(found, expected) < 1e-10

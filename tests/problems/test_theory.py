@@ -12,7 +12,10 @@ MU, L = 0.01, 2.596214
 REST = {"delta": 1e-5, "mu": MU, "L": L, "v": 8.0, "clip": 0.1, "clients": 10, "dimension": 112}
 
 
-@pytest.mark.parametrize(("eps", "steps", "brute"), [(3.3, 2153.92, 2154), (2, 1894.40, 1894), (1, 1535.18, 1535), (0.5, 1175.96, 1176)])
+@pytest.mark.parametrize(
+    ("eps", "steps", "brute"),
+    [(3.3, 2153.92, 2154), (2, 1894.40, 1894), (1, 1535.18, 1535), (0.5, 1175.96, 1176)],
+)
 def test_optimal_steps(eps: float, steps: float, brute: int) -> None:
     assert optimal_steps(1e8, eps, **REST) == pytest.approx(steps, abs=0.005)
     assert min(range(1, 5000), key=lambda t: bound(t, 1e8, eps, **REST)) == brute

@@ -32,7 +32,11 @@ def commit(where: Path) -> None:
 def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """This package as it is, in a checkout of its own, which commands take before the installed one."""
     source = tmp_path / "checkout"
-    shutil.copytree(environment.PACKAGE, source / "dpfl_bench", ignore=shutil.ignore_patterns("__pycache__", modules.BUILD))
+    shutil.copytree(
+        environment.PACKAGE,
+        source / "dpfl_bench",
+        ignore=shutil.ignore_patterns("__pycache__", modules.BUILD),
+    )
     (source / ".gitignore").write_text("__pycache__/\n")
     git(tmp_path, "init", "--quiet", str(source))
     commit(source)
@@ -53,16 +57,24 @@ def test_an_algorithm_that_is_in_no_commit_makes_it_dirty(checkout: Path, tmp_pa
     own.mkdir(parents=True)
     (own / "config.yaml").write_text("of a run")
     assert read(command("run", "algo=dp_fedavg", "seed=1", *SMALL).folder, "env.json")["dirty"] is False
-    (checkout / "dpfl_bench/algorithms/mine.py").write_text("from dpfl_bench.algorithms.fedavg import FedAvg as Mine\n")
+    (checkout / "dpfl_bench/algorithms/mine.py").write_text(
+        "from dpfl_bench.algorithms.fedavg import FedAvg as Mine\n"
+    )
     (checkout / "dpfl_bench/algorithms/fedexp.py").write_text("# changed\n")
     dirty = command("run", "algo=dp_fedavg", "algo._target_=dpfl_bench.algorithms.mine.Mine", *SMALL).folder
     told = read(dirty, "env.json")
-    assert (told["commit"], told["dirty"], told["diff"]) == (git(checkout, "rev-parse", "HEAD"), True, "diff.patch")
+    assert (told["commit"], told["dirty"], told["diff"]) == (
+        git(checkout, "rev-parse", "HEAD"),
+        True,
+        "diff.patch",
+    )
     again = tmp_path / "again"
     git(tmp_path, "clone", "--quiet", str(checkout), str(again))
     git(again, "apply", str(dirty.absolute() / "diff.patch"))
     for name in ("mine.py", "fedexp.py"):
-        assert (again / "dpfl_bench/algorithms" / name).read_text() == (checkout / "dpfl_bench/algorithms" / name).read_text()
+        assert (again / "dpfl_bench/algorithms" / name).read_text() == (
+            checkout / "dpfl_bench/algorithms" / name
+        ).read_text()
 
 
 def test_a_long_patch_is_cut_and_says_so(checkout: Path, monkeypatch: pytest.MonkeyPatch) -> None:

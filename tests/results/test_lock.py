@@ -88,7 +88,9 @@ def start() -> Iterator[Start]:
 
     def started(program: str, *arguments: object) -> subprocess.Popen[str]:
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-        running.append(subprocess.Popen([sys.executable, "-c", program, *map(str, arguments)], text=True, **pipes))  # type: ignore[call-overload]
+        running.append(
+            subprocess.Popen([sys.executable, "-c", program, *map(str, arguments)], text=True, **pipes)
+        )  # type: ignore[call-overload]
         return running[-1]
 
     yield started
@@ -124,7 +126,9 @@ def test_one_at_a_time(other: subprocess.Popen[str], tmp_path: Path) -> None:
     assert (owner.pid, owner.host) == (other.pid, platform.node())
     with pytest.raises(Held) as refused, held(folder):
         pass
-    assert str(refused.value).startswith(f"{folder}: process {other.pid} on {platform.node()} works on this run since 20")
+    assert str(refused.value).startswith(
+        f"{folder}: process {other.pid} on {platform.node()} works on this run since 20"
+    )
     assert str(refused.value).endswith("; expected nobody; wait for it, or stop it")
     assert claims(folder) == ["lock.1"]
     other.communicate()
@@ -186,7 +190,9 @@ def test_the_pid_was_given_to_another_process(other: subprocess.Popen[str], tmp_
         pass
 
 
-@pytest.mark.parametrize("where", [{"host": "another"}, {"space": "another start of this host, or another container"}])
+@pytest.mark.parametrize(
+    "where", [{"host": "another"}, {"space": "another start of this host, or another container"}]
+)
 def test_out_of_sight_silence_decides(where: dict[str, str], tmp_path: Path) -> None:
     """Its pid means nothing here: neither a living nor a dead one of that number."""
     owner = replace(Owner.here(), **where)
@@ -319,7 +325,9 @@ def test_run_says_who_holds_it(start: Start) -> None:
     said = call("run", *given)
     assert said.code == 1
     assert said.out == ""
-    assert said.err.startswith(f"dpfl-bench: {folder}: process {process.pid} on {platform.node()} works on this run since ")
+    assert said.err.startswith(
+        f"dpfl-bench: {folder}: process {process.pid} on {platform.node()} works on this run since "
+    )
     assert RunFolder(folder).state().word == "running"
     assert not (folder / "status.json").exists()
     process.kill()
@@ -332,7 +340,11 @@ def test_run_says_who_holds_it(start: Start) -> None:
 def test_what_becomes_of_a_run_that_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
     """It writes nothing more, not even that it failed: the folder is another's."""
     real = lock.Claim.check
-    monkeypatch.setattr(lock.Claim, "check", lambda claim: (setattr(claim, "lost", (claim.folder / "metrics.csv").exists()), real(claim)))
+    monkeypatch.setattr(
+        lock.Claim,
+        "check",
+        lambda claim: (setattr(claim, "lost", (claim.folder / "metrics.csv").exists()), real(claim)),
+    )
     said = call("run", "total_steps=10", *QUICK)
     assert said.code == 1
     assert said.err.endswith(": taken over by another process while this one stood still\n")

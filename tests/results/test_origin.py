@@ -70,7 +70,11 @@ def mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (package / "loader.py").write_text(LOADER)
     (package / "unrelated.py").write_text("A = 1\n")
     for group, name, text in (
-        ("algo", "mine", "# @package _global_\neps: .inf\nalgo:\n  _target_: mine.algo.Mine\n  name: mine\n  private: false\n"),
+        (
+            "algo",
+            "mine",
+            "# @package _global_\neps: .inf\nalgo:\n  _target_: mine.algo.Mine\n  name: mine\n  private: false\n",
+        ),
         ("dataset", "mine", DATASET),
     ):
         (tmp_path / "conf" / group).mkdir(parents=True)
@@ -159,7 +163,9 @@ def test_an_edited_algorithm_of_ours_is_asked_about(tmp_path: Path, monkeypatch:
     fedavg = modules.code(["dpfl_bench.algorithms.fedavg.FedAvg"])["dpfl_bench.algorithms.fedavg"][1]
     read_file = modules._read
     with monkeypatch.context() as edited:
-        edited.setattr(modules, "_read", lambda file: ("0" * 16, ()) if str(file) == fedavg else read_file(file))
+        edited.setattr(
+            modules, "_read", lambda file: ("0" * 16, ()) if str(file) == fedavg else read_file(file)
+        )
         said = call(*given)
     assert said.code == 2
     assert f"{first.folder}: computed with other code (dpfl_bench.algorithms.fedavg) than" in said.err
@@ -199,20 +205,36 @@ def test_a_sweep_asks_before_its_first_job(mine: Path) -> None:
     assert [line.split(" (")[1].split(")")[0] for line in asked.err.splitlines()] == ["mine.util"] * 2
     assert len(list(Path("outputs/runs").iterdir())) == 12, "nothing was begun"
     dry = run("-m", "algo=mine,fedavg", "seed=0,1,2", "--force", "--dry-run")
-    assert [line.split()[1] for line in dry.out.splitlines()[:-1]] == ["new", "new", "new", "done", "done", "new"]
-    forced = run("-m", "algo=mine,fedavg", "seed=0,1,2", "--force", "hydra/launcher=joblib", "hydra.launcher.n_jobs=2")
+    assert [line.split()[1] for line in dry.out.splitlines()[:-1]] == [
+        "new",
+        "new",
+        "new",
+        "done",
+        "done",
+        "new",
+    ]
+    forced = run(
+        "-m", "algo=mine,fedavg", "seed=0,1,2", "--force", "hydra/launcher=joblib", "hydra.launcher.n_jobs=2"
+    )
     assert forced.code == 0, forced.err
     assert "6 of 6 jobs done" in forced.err
     assert len(list(Path("outputs/runs").glob("*.old-1"))) == 2, "what is as it was is left alone"
     (mine / "util.py").write_text("FACTOR = 0.25\n")
     assert run("-m", "algo=mine", "seed=0,1", "--accept").code == 0
     assert run("-m", "algo=mine", "seed=0,1").code == 0
-    (sweeps,) = {file.parent for file in Path("outputs/sweeps").glob("*/sweep.json") if len(read(file.parent, "sweep.json")["points"]) == 6}
-    assert "--force" not in read(sweeps, "sweep.json")["command"], "finishing it forces nothing that changes later"
+    (sweeps,) = {
+        file.parent
+        for file in Path("outputs/sweeps").glob("*/sweep.json")
+        if len(read(file.parent, "sweep.json")["points"]) == 6
+    }
+    assert "--force" not in read(sweeps, "sweep.json")["command"], (
+        "finishing it forces nothing that changes later"
+    )
 
 
 @pytest.mark.parametrize(
-    "content", ["[]", "{", '{"accepted": 3, "code": [], "contents": {"a": []}}', '{"accepted": [7], "code": {"a": 1}}']
+    "content",
+    ["[]", "{", '{"accepted": 3, "code": [], "contents": {"a": []}}', '{"accepted": [7], "code": {"a": 1}}'],
 )
 def test_a_rotten_origin_spoils_nothing(content: str) -> None:
     """What counts stands in result.json; this one only names what differs."""
@@ -220,7 +242,9 @@ def test_a_rotten_origin_spoils_nothing(content: str) -> None:
     (folder / "origin.json").write_text(content)
     assert call("run", *SMALL).code == 0
     result = read(folder, "result.json")
-    (folder / "result.json").write_text(json.dumps({**result, "origin": {**result["origin"], "targets": "0" * 16}}))
+    (folder / "result.json").write_text(
+        json.dumps({**result, "origin": {**result["origin"], "targets": "0" * 16}})
+    )
     assert call("run", *SMALL).code == 2
     assert call("run", *SMALL, "--accept").code == 0
     assert call("run", *SMALL).code == 0
@@ -265,12 +289,24 @@ def test_a_dry_run_calls_no_loader_of_the_users(mine: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "key", ["root=other.txt", "extra=2.0", "gram=1.0", "max_row_norm=2.0", "lr=2.0", "records=9", "holds={tokens:false,natural:files}"]
+    "key",
+    [
+        "root=other.txt",
+        "extra=2.0",
+        "gram=1.0",
+        "max_row_norm=2.0",
+        "lr=2.0",
+        "records=9",
+        "holds={tokens:false,natural:files}",
+    ],
 )
-def test_every_key_of_a_users_own_loader_is_in_the_id(mine: Path, key: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_key_of_a_users_own_loader_is_in_the_id(
+    mine: Path, key: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.syspath_prepend(str(mine.parent))
     ids = [
-        _settings("dataset=mine", "algo=fedavg", "partition=iid", "lr=1", "clients=4", *more).run_id for more in ([], [f"dataset.{key}"])
+        _settings("dataset=mine", "algo=fedavg", "partition=iid", "lr=1", "clients=4", *more).run_id
+        for more in ([], [f"dataset.{key}"])
     ]
     assert ids[0] != ids[1]
 
@@ -311,7 +347,8 @@ def test_a_sweep_over_roots_leaves_none_out_as_the_same(roots: None) -> None:
     said = call("run", "-m", *FILES, "dataset.root=A,B", *SMALL)
     assert (said.code, said.err.count("\n")) == (2, 1)
     assert (
-        "dataset.root=A and dataset.root=B hold other records under one run id; expected the same; say outputs= for one of them" in said.err
+        "dataset.root=A and dataset.root=B hold other records under one run id; expected the same; say outputs= for one of them"
+        in said.err
     )
     assert not Path("outputs").exists()
     same = call("run", "-m", *FILES, "dataset.root=A,C", *SMALL)
@@ -366,7 +403,9 @@ def test_an_interrupted_run_of_other_code_does_not_go_on_unasked(mine: Path, cut
 # --- what the hashes are of ---
 
 
-def test_modules_are_found_and_read_without_being_executed(mine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_modules_are_found_and_read_without_being_executed(
+    mine: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.syspath_prepend(str(mine.parent))
     (mine / "__init__.py").write_text("raise RuntimeError('executed')\n")
     (mine / "util.py").write_text(
@@ -381,14 +420,25 @@ def test_modules_are_found_and_read_without_being_executed(mine: Path, monkeypat
     modules._files.cache_clear()
     found = modules.code(["mine.algo.Mine"])
     assert set(found) == {
-        *("mine", "mine.algo", "mine.util", "mine.deep", "mine.deep.far", "mine.near", "mine.beside", "mine.late"),
+        *(
+            "mine",
+            "mine.algo",
+            "mine.util",
+            "mine.deep",
+            "mine.deep.far",
+            "mine.near",
+            "mine.beside",
+            "mine.late",
+        ),
     }
 
 
 def test_line_ends_do_not_matter_and_nested_targets_count() -> None:
     assert modules.hash_of(b"a\r\nb\n") == modules.hash_of(b"a\nb\n")
     assert modules.hash_of(b"a\n") != modules.hash_of(b"b\n")
-    assert modules.named({"_target_": "a.B", "work": {"_target_": "c.D", "deep": [{"_target_": "e.F"}]}}, {}) == ["a.B", "c.D", "e.F"]
+    assert modules.named(
+        {"_target_": "a.B", "work": {"_target_": "c.D", "deep": [{"_target_": "e.F"}]}}, {}
+    ) == ["a.B", "c.D", "e.F"]
 
 
 def test_the_package_is_all_its_code_and_settings() -> None:

@@ -17,13 +17,25 @@ from dpfl_bench.data import contents, libsvm
 from dpfl_bench.experiment import run
 from dpfl_bench.results.collect import best
 
-GIVEN = ("algo=fedavg", "dataset=libsvm", "dataset.path=records", "partition=iid", "clients=3", "rounds=4", "local_steps=2", *QUICK)
+GIVEN = (
+    "algo=fedavg",
+    "dataset=libsvm",
+    "dataset.path=records",
+    "partition=iid",
+    "clients=3",
+    "rounds=4",
+    "local_steps=2",
+    *QUICK,
+)
 OTHER = "computed with other data (training file) than are there now; expected the same; say --force to compute it anew"
 
 
 def write(records: int, seed: int = 0) -> None:
     draw = np.random.default_rng(seed)
-    lines = [f"{1 + r % 2} 1:{draw.random():.6f} 2:{draw.random():.6f} 3:{draw.random():.6f}" for r in range(records)]
+    lines = [
+        f"{1 + r % 2} 1:{draw.random():.6f} 2:{draw.random():.6f} 3:{draw.random():.6f}"
+        for r in range(records)
+    ]
     Path("records").write_text("\n".join(lines) + "\n")
 
 
@@ -80,10 +92,16 @@ def test_what_a_data_set_holds(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif("DPFL_DATA_DIR" not in os.environ, reason="no real data")
-@pytest.mark.parametrize("name", ["mnist", "cifar10", "emnist_balanced", "a9a", "femnist", "shakespeare", "reddit", "ixi", "messidor"])
+@pytest.mark.parametrize(
+    "name",
+    ["mnist", "cifar10", "emnist_balanced", "a9a", "femnist", "shakespeare", "reddit", "ixi", "messidor"],
+)
 def test_what_real_data_sets_hold(name: str, tmp_path: Path) -> None:
     """Every byte of every file that is read counts."""
-    dataset = settings_of(f"dataset={name}", *(["dataset.verify=false"] if name in ("mnist", "cifar10", "emnist_balanced") else [])).dataset
+    dataset = settings_of(
+        f"dataset={name}",
+        *(["dataset.verify=false"] if name in ("mnist", "cifar10", "emnist_balanced") else []),
+    ).dataset
     files = contents._files(dataset)
     before = contents.of_files(dataset)
     if files is None or before is None:
@@ -134,7 +152,8 @@ def test_a_checkpoint_goes_on_with_its_own_records_alone(monkeypatch: pytest.Mon
     before = (folder / "metrics.csv").read_bytes()
     write(60, seed=1)
     with pytest.raises(
-        ConfigError, match=r"begun with other data \(training file\) than are there now; expected the same; bring them back"
+        ConfigError,
+        match=r"begun with other data \(training file\) than are there now; expected the same; bring them back",
     ):
         run.run(settings, (), "")
     for answer in ((), ("--accept",)):
@@ -149,6 +168,9 @@ def test_a_checkpoint_goes_on_with_its_own_records_alone(monkeypatch: pytest.Mon
 
 def test_a_part_of_the_data_is_no_repeat_of_the_whole() -> None:
     common = {"point_id": "p", "status": "done", "test_error_std": 0.0, "seeds": [0]}
-    rows = [{**common, "run_id": "a", "test_error_mean": 0.1}, {**common, "run_id": "b", "test_error_mean": 0.4, "subset": "subset 3 of 9"}]
+    rows = [
+        {**common, "run_id": "a", "test_error_mean": 0.1},
+        {**common, "run_id": "b", "test_error_mean": 0.4, "subset": "subset 3 of 9"},
+    ]
     points, _ = best.pooled(rows)
     assert [point["run_ids"] for point in points] == [["a"], ["b"]]

@@ -48,7 +48,9 @@ def test_numbers_come_back_bit_for_bit(tmp_path: Path) -> None:
     for number in numbers:
         table.append({"x": number, "left out": 3})
     lines = table.path.read_text().splitlines()[1:]
-    assert [struct.pack("d", float(line.rstrip(","))) for line in lines] == [struct.pack("d", n) for n in numbers]
+    assert [struct.pack("d", float(line.rstrip(","))) for line in lines] == [
+        struct.pack("d", n) for n in numbers
+    ]
 
 
 def test_numbers_of_numpy_are_plain_numbers(tmp_path: Path) -> None:
@@ -66,11 +68,19 @@ def test_metrics_begin_with_the_contracts_columns() -> None:
 
 def test_clean() -> None:
     given = {"a": NAN, "b": [1.0, (NAN, INF)], 3: {"c": None, "d": "nan"}, "e": np.float64("nan"), "f": True}
-    assert clean(given) == {"a": None, "b": [1.0, [None, INF]], "3": {"c": None, "d": "nan"}, "e": None, "f": True}
+    assert clean(given) == {
+        "a": None,
+        "b": [1.0, [None, INF]],
+        "3": {"c": None, "d": "nan"},
+        "e": None,
+        "f": True,
+    }
     assert json.loads(json.dumps(clean(given)))["b"] == [1.0, [None, INF]]
 
 
-def test_a_folder_keeps_the_old_file_until_the_new_one_is_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_keeps_the_old_file_until_the_new_one_is_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     folder = RunFolder.at(str(tmp_path), "abc")
     assert folder.path == tmp_path / "runs" / "abc"
     assert folder.read("status.json") is None
@@ -124,8 +134,22 @@ def test_the_curve_of_a_run_is_drawn(losses: list[float]) -> None:
     table.start()
     for seed in (0, 1):
         for round, loss in enumerate(losses):
-            table.append({"seed": seed, "round": round, "train_loss": loss + 0.01 * seed, "test_error": 0.5 - round / 10})
-    common = {"algo": "dp_fedavg", "dataset": "digits", "delta": 1e-5, "unit": "client", "trust": "secagg", "local_steps": 2}
+            table.append(
+                {
+                    "seed": seed,
+                    "round": round,
+                    "train_loss": loss + 0.01 * seed,
+                    "test_error": 0.5 - round / 10,
+                }
+            )
+    common = {
+        "algo": "dp_fedavg",
+        "dataset": "digits",
+        "delta": 1e-5,
+        "unit": "client",
+        "trust": "secagg",
+        "local_steps": 2,
+    }
     plots.curve(table.path, {**common, "eps": 2.0, "metric": "accuracy"}, Path("curve.png"))
     width, height = png_size(Path("curve.png"))
     assert width > height > 300

@@ -20,13 +20,25 @@ from dpfl_bench.experiment import train
 from dpfl_bench.results import trackers
 from dpfl_bench.results.folder import METRICS, RunFolder
 
-ARGUMENTS = ("run", "algo=dp_scaffnew", "repeats=2", "total_steps=40", "local_steps=4", "eval_every=1", "checkpoint_every=3", *QUICK)
+ARGUMENTS = (
+    "run",
+    "algo=dp_scaffnew",
+    "repeats=2",
+    "total_steps=40",
+    "local_steps=4",
+    "eval_every=1",
+    "checkpoint_every=3",
+    *QUICK,
+)
 
 
 def rows(folder: Path) -> list[dict[str, float]]:
     """metrics.csv without empty cells."""
     table = metrics(folder)
-    return [{name: float(value) for name, value in row.items() if value == value} for row in table.to_dict("records")]
+    return [
+        {name: float(value) for name, value in row.items() if value == value}
+        for row in table.to_dict("records")
+    ]
 
 
 def of_tensorboard(folder: Path) -> list[dict[str, float]]:
@@ -55,7 +67,9 @@ def of_wandb(folder: Path) -> list[dict[str, float]]:
     for data in _records(path.read_bytes()):
         record = internal.Record.FromString(data)
         if record.WhichOneof("record_type") == "history":
-            items = {item.key or item.nested_key[0]: json.loads(item.value_json) for item in record.history.item}
+            items = {
+                item.key or item.nested_key[0]: json.loads(item.value_json) for item in record.history.item
+            }
             assert items["_step"] == len(found), "a step twice, or one left out"
             found.append({name: float(value) for name, value in items.items() if name[0] != "_"})
     return found
@@ -118,7 +132,9 @@ def test_the_history_is_metrics_csv(name: str, read: Any, monkeypatch: pytest.Mo
 def test_trackers_change_no_number_and_no_run_id() -> None:
     pytest.importorskip("tensorboard")
     assert settings_of("trackers=[tensorboard]").run_id == settings_of().run_id
-    with_one, without = (call(*ARGUMENTS, f"trackers={t}", f"outputs=out{len(t)}").folder for t in ("[tensorboard]", "[]"))
+    with_one, without = (
+        call(*ARGUMENTS, f"trackers={t}", f"outputs=out{len(t)}").folder for t in ("[tensorboard]", "[]")
+    )
     assert with_one.name == without.name
     assert (with_one / "metrics.csv").read_bytes() == (without / "metrics.csv").read_bytes()
     assert not (without / "tensorboard").exists()
@@ -141,7 +157,9 @@ class Failing:
 
 @pytest.mark.parametrize("where", ["opening", "logging"])
 @pytest.mark.parametrize("beside", ["", ",tensorboard"])
-def test_a_tracker_that_fails_is_told_once_and_stops_nothing(where: str, beside: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_tracker_that_fails_is_told_once_and_stops_nothing(
+    where: str, beside: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pytest.importorskip("tensorboard")
     monkeypatch.setattr(sys, "argv", [*sys.argv, where])
     monkeypatch.setitem(trackers.TRACKERS, "wandb", Failing)
@@ -150,7 +168,9 @@ def test_a_tracker_that_fails_is_told_once_and_stops_nothing(where: str, beside:
     assert said.code == 0
     told = [line for line in said.err.splitlines() if "trackers: wandb failed" in line]
     cause = {"opening": "OSError: no space", "logging": "ConnectionError: the server is away"}[where]
-    assert told == [f"dpfl-bench: trackers: wandb failed ({cause}); the run goes on without it, metrics.csv has all rows"]
+    assert told == [
+        f"dpfl-bench: trackers: wandb failed ({cause}); the run goes on without it, metrics.csv has all rows"
+    ]
     assert not beside or of_tensorboard(said.folder) == rows(said.folder)
 
 
@@ -165,14 +185,20 @@ def test_a_run_that_failed_closes_its_trackers(monkeypatch: pytest.MonkeyPatch) 
     assert closed == [True]
 
 
-def test_online_a_resumed_wandb_run_gets_only_the_rows_that_it_lacks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_online_a_resumed_wandb_run_gets_only_the_rows_that_it_lacks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The server keeps what an attempt sent. (A stand-in for wandb: there is no network here.)"""
     sent: list[tuple[int, float]] = []
     asked: dict[str, Any] = {}
 
     def init(**given: Any) -> Any:
         asked.update(given)
-        return SimpleNamespace(starting_step=len(sent), log=lambda row, step: sent.append((step, row["eps"])), finish=lambda: None)
+        return SimpleNamespace(
+            starting_step=len(sent),
+            log=lambda row, step: sent.append((step, row["eps"])),
+            finish=lambda: None,
+        )
 
     settings = SimpleNamespace(project=None)
     package = SimpleNamespace(init=init, Settings=dict, setup=lambda: SimpleNamespace(settings=settings))
@@ -191,7 +217,9 @@ def test_online_a_resumed_wandb_run_gets_only_the_rows_that_it_lacks(tmp_path: P
 
 def test_rows_are_handed_on_once_and_exactly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     got: list[dict[str, float]] = []
-    monkeypatch.setitem(trackers.TRACKERS, "tensorboard", lambda folder: SimpleNamespace(log=got.append, close=lambda: None))
+    monkeypatch.setitem(
+        trackers.TRACKERS, "tensorboard", lambda folder: SimpleNamespace(log=got.append, close=lambda: None)
+    )
     folder = RunFolder(tmp_path)
     folder.metrics.start()
     with trackers.following(["tensorboard", "tensorboard"], folder) as followers:
@@ -199,7 +227,10 @@ def test_rows_are_handed_on_once_and_exactly(tmp_path: Path, monkeypatch: pytest
         followers.follow()
         followers.follow()
         folder.metrics.append({"seed": 0, "round": 1, "eps": 5e-324, "train_loss": float("nan")})
-    assert got == [{"seed": 0, "round": 0, "eps": float("inf"), "train_loss": 1 / 3}, {"seed": 0, "round": 1, "eps": 5e-324}]
+    assert got == [
+        {"seed": 0, "round": 0, "eps": float("inf"), "train_loss": 1 / 3},
+        {"seed": 0, "round": 1, "eps": 5e-324},
+    ]
     assert set(got[0]) < set(METRICS)
 
 

@@ -72,7 +72,12 @@ def submitted(fake: Fake, launcher: Slurm, number: int) -> tuple[Record, str]:
 
 
 def test_defaults_name_no_site() -> None:
-    assert {key for key, value in slurm().__dict__.items() if value is None} >= {"partition", "account", "qos", "gpus"}
+    assert {key for key, value in slurm().__dict__.items() if value is None} >= {
+        "partition",
+        "account",
+        "qos",
+        "gpus",
+    }
 
 
 def test_an_array(fake: Fake) -> None:
@@ -80,7 +85,15 @@ def test_an_array(fake: Fake) -> None:
     assert record.ids == ("12_0", "12_1", "12_2")
     assert record.tasks == (("run0",), ("run1",), ("run2",))
     lines = script.splitlines()
-    for option in ("array=0-2%2", "cpus-per-task=1", f"job-name={record.name}", "mem=4G", "requeue", "signal=USR2@90", "time=60"):
+    for option in (
+        "array=0-2%2",
+        "cpus-per-task=1",
+        f"job-name={record.name}",
+        "mem=4G",
+        "requeue",
+        "signal=USR2@90",
+        "time=60",
+    ):
         assert f"#SBATCH --{option}" in lines
     assert not any(word in script for word in ("partition", "account", "qos", "gpus", "wckey", "chdir"))
     (command,) = [line for line in lines if line.startswith("srun")]
@@ -89,9 +102,19 @@ def test_an_array(fake: Fake) -> None:
 
 
 def test_what_the_user_asks_for(fake: Fake) -> None:
-    asked = {"partition": "long", "account": "me", "qos": "low", "gpus": "a100:1", "mem": "16G", "cpus_per_task": 4, "time": "1-12:00:00"}
+    asked = {
+        "partition": "long",
+        "account": "me",
+        "qos": "low",
+        "gpus": "a100:1",
+        "mem": "16G",
+        "cpus_per_task": 4,
+        "time": "1-12:00:00",
+    }
     setup = ["module load cuda", "export A='b c'"]
-    _, script = submitted(fake, slurm(**asked, setup=setup, signal_delay=30, sbatch={"exclude": "n7", "mail-type": "END"}), 2)
+    _, script = submitted(
+        fake, slurm(**asked, setup=setup, signal_delay=30, sbatch={"exclude": "n7", "mail-type": "END"}), 2
+    )
     options = [
         "account=me",
         "cpus-per-task=4",
@@ -124,8 +147,12 @@ def test_one_task_is_a_job_of_its_own(fake: Fake) -> None:
         ({"points_per_task": 2, "array_size": 3}, [3, 2]),
     ],
 )
-def test_arrays_are_no_longer_than_the_cluster_takes(fake: Fake, changes: dict[str, int], lengths: list[int]) -> None:
-    fake("scontrol", 'echo "Configuration data"; echo "MaxArraySize            = 4"; echo "MaxArrayTasks = 9"')
+def test_arrays_are_no_longer_than_the_cluster_takes(
+    fake: Fake, changes: dict[str, int], lengths: list[int]
+) -> None:
+    fake(
+        "scontrol", 'echo "Configuration data"; echo "MaxArraySize            = 4"; echo "MaxArrayTasks = 9"'
+    )
     launcher = slurm(**changes)
     arrays = launcher.arrays(launcher.tasks(points(10)))
     assert [len(array) for array in arrays] == lengths
@@ -137,8 +164,16 @@ def test_arrays_are_no_longer_than_the_cluster_takes(fake: Fake, changes: dict[s
     [
         ("points_per_task", 0, "hydra.launcher.points_per_task=0: expected a whole number, at least 1"),
         ("requeues", -1, "hydra.launcher.requeues=-1: expected a whole number, at least 0"),
-        ("setup", "ls", "hydra.launcher.setup=ls: expected lines of shell in brackets, hydra.launcher.setup='[module load a]'"),
-        ("on_interrupt", "ask", "hydra.launcher.on_interrupt=ask: expected cancel, detach or null (asks on a terminal)"),
+        (
+            "setup",
+            "ls",
+            "hydra.launcher.setup=ls: expected lines of shell in brackets, hydra.launcher.setup='[module load a]'",
+        ),
+        (
+            "on_interrupt",
+            "ask",
+            "hydra.launcher.on_interrupt=ask: expected cancel, detach or null (asks on a terminal)",
+        ),
     ],
 )
 def test_bad_options(key: str, value: Any, said: str) -> None:
@@ -149,11 +184,16 @@ def test_bad_options(key: str, value: Any, said: str) -> None:
 
 def test_a_machine_without_slurm(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
-    with pytest.raises(ConfigError, match="expected sbatch and srun on this machine; run on the cluster, or take hydra/launcher=joblib"):
+    with pytest.raises(
+        ConfigError,
+        match="expected sbatch and srun on this machine; run on the cluster, or take hydra/launcher=joblib",
+    ):
         slurm().launch(points(1), Silent())
 
 
-def test_a_launcher_inside_a_job_keeps_its_allocation_to_itself(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_launcher_inside_a_job_keeps_its_allocation_to_itself(
+    fake: Fake, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for key in ("SLURM_JOB_ID", "SLURM_MEM_PER_CPU", "SLURM_CONF", "SBATCH_ACCOUNT"):
         monkeypatch.setenv(key, "1")
     fake("sbatch", 'env | grep -E "^(SLURM|SBATCH)_" | sort > seen; echo "Submitted batch job 12"')
@@ -179,7 +219,9 @@ def test_a_submission_that_was_not_answered_is_cancelled_and_made_again(fake: Fa
 
 def test_a_submission_that_is_refused(fake: Fake) -> None:
     fake("sbatch", 'echo "sbatch: error: invalid partition specified: nope" >&2; exit 1')
-    with pytest.raises(ConfigError, match=r"^sbatch: .*invalid partition specified: nope.*; see hydra.launcher") as caught:
+    with pytest.raises(
+        ConfigError, match=r"^sbatch: .*invalid partition specified: nope.*; see hydra.launcher"
+    ) as caught:
         slurm().submit(Path("outputs/slurm"), slurm().tasks(points(2)))
     assert "\n" not in str(caught.value)
     assert len([line for line in calls() if line.startswith("sbatch")]) == 1
@@ -204,7 +246,10 @@ SQUEUE = """\
 
 def test_squeue_and_sacct(fake: Fake) -> None:
     fake("squeue", f"cat <<'END'\n{SQUEUE}END")
-    fake("sacct", "echo '12_3|CANCELLED by 1000|None|mine'; echo '13|FAILED|NonZeroExitCode|mine'; echo '14|TIMEOUT|None|not mine'")
+    fake(
+        "sacct",
+        "echo '12_3|CANCELLED by 1000|None|mine'; echo '13|FAILED|NonZeroExitCode|mine'; echo '14|TIMEOUT|None|not mine'",
+    )
     seen = queue.look(dict.fromkeys(["12_0", "12_1", "12_2", "12_3", "13", "14"], "mine"))
     assert {job: str(word) for job, word in seen.items()} == {
         "12_0": "RUNNING",
@@ -228,7 +273,10 @@ def test_all_forgotten_and_no_accounting(fake: Fake) -> None:
 
 
 def test_no_answer_is_not_an_empty_queue(fake: Fake) -> None:
-    fake("squeue", 'echo "slurm_load_jobs error: Unable to contact slurm controller (connect failure)" >&2; exit 1')
+    fake(
+        "squeue",
+        'echo "slurm_load_jobs error: Unable to contact slurm controller (connect failure)" >&2; exit 1',
+    )
     with pytest.raises(Unanswered, match="squeue: slurm_load_jobs error: Unable to contact slurm controller"):
         queue.look({"12_0": "mine"})
 
@@ -329,7 +377,9 @@ class Cluster:
 
     def look(self, jobs: dict[str, str]) -> dict[str, Seen]:
         self.on_look()
-        return {job: Seen(self.jobs[job].pop(0) if len(self.jobs[job]) > 1 else self.jobs[job][0]) for job in jobs}
+        return {
+            job: Seen(self.jobs[job].pop(0) if len(self.jobs[job]) > 1 else self.jobs[job][0]) for job in jobs
+        }
 
     def cancel(self, ids: Iterable[str]) -> None:
         self.cancelled += list(ids)
@@ -344,14 +394,18 @@ def status(point: Point) -> dict[str, Any] | None:
     return RunFolder(point.folder).read("status.json")
 
 
-def test_a_job_that_ends_without_a_word_is_written_as_failed(monkeypatch: pytest.MonkeyPatch, fake: Fake) -> None:
+def test_a_job_that_ends_without_a_word_is_written_as_failed(
+    monkeypatch: pytest.MonkeyPatch, fake: Fake
+) -> None:
     Cluster(monkeypatch, ["PENDING", "RUNNING", "OUT_OF_MEMORY"], ["PENDING", "PENDING", "CANCELLED"])
     launch(2)
     first, second = points(2)
     written = status(first)
     assert written is not None
     assert written["status"] == "failed"
-    assert written["error"].startswith("Slurm: OUT_OF_MEMORY, and the run left no result; see outputs/slurm/dpfl-")
+    assert written["error"].startswith(
+        "Slurm: OUT_OF_MEMORY, and the run left no result; see outputs/slurm/dpfl-"
+    )
     assert written["error"].endswith("/1_0_0_log.out")
     assert status(second) is None  # pending: missing
     assert submission.known(Path("outputs/slurm")) == []
@@ -359,7 +413,9 @@ def test_a_job_that_ends_without_a_word_is_written_as_failed(monkeypatch: pytest
 
 def test_a_lost_node_costs_a_new_start(monkeypatch: pytest.MonkeyPatch, fake: Fake) -> None:
     cluster = Cluster(monkeypatch, ["NODE_FAIL"], ["CANCELLED"], ["COMPLETED"])
-    cluster.on_look = lambda: RunFolder(points(1)[0].folder).write("result.json", DONE) if cluster.submissions == 2 else None
+    cluster.on_look = lambda: (
+        RunFolder(points(1)[0].folder).write("result.json", DONE) if cluster.submissions == 2 else None
+    )
     launch(2)
     assert cluster.submissions == 2
 
@@ -373,7 +429,9 @@ def test_new_starts_are_bounded(monkeypatch: pytest.MonkeyPatch, fake: Fake) -> 
     assert "given up after 3 submissions" in written["error"]
 
 
-def test_slurm_does_not_answer_for_a_while(monkeypatch: pytest.MonkeyPatch, fake: Fake, capsys: pytest.CaptureFixture[str]) -> None:
+def test_slurm_does_not_answer_for_a_while(
+    monkeypatch: pytest.MonkeyPatch, fake: Fake, capsys: pytest.CaptureFixture[str]
+) -> None:
     cluster = Cluster(monkeypatch, ["RUNNING", "CANCELLED"])
     left = iter(range(20))
 
@@ -383,7 +441,9 @@ def test_slurm_does_not_answer_for_a_while(monkeypatch: pytest.MonkeyPatch, fake
 
     cluster.on_look = silent
     launch(1)
-    assert capsys.readouterr().err.count("squeue: no answer in 120 s; asking again, jobs go on meanwhile") == 1
+    assert (
+        capsys.readouterr().err.count("squeue: no answer in 120 s; asking again, jobs go on meanwhile") == 1
+    )
 
 
 def test_slurm_never_answers(monkeypatch: pytest.MonkeyPatch, fake: Fake) -> None:
@@ -393,11 +453,15 @@ def test_slurm_never_answers(monkeypatch: pytest.MonkeyPatch, fake: Fake) -> Non
         raise Unanswered("squeue: Unable to contact slurm controller")
 
     cluster.on_look = silent
-    with pytest.raises(ConfigError, match="squeue: Unable to contact slurm controller: expected an answer from Slurm"):
+    with pytest.raises(
+        ConfigError, match="squeue: Unable to contact slurm controller: expected an answer from Slurm"
+    ):
         launch(1)
 
 
-def test_a_full_queue_is_waited_for(monkeypatch: pytest.MonkeyPatch, fake: Fake, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_full_queue_is_waited_for(
+    monkeypatch: pytest.MonkeyPatch, fake: Fake, capsys: pytest.CaptureFixture[str]
+) -> None:
     cluster = Cluster(monkeypatch, *[["RUNNING", "CANCELLED"]] * 3)
     submit = cluster.submit
 
@@ -412,7 +476,9 @@ def test_a_full_queue_is_waited_for(monkeypatch: pytest.MonkeyPatch, fake: Fake,
     assert capsys.readouterr().err.count("the other points (2) wait for room in the queue") == 1
 
 
-def test_another_launchers_jobs_are_waited_for(monkeypatch: pytest.MonkeyPatch, fake: Fake, capsys: pytest.CaptureFixture[str]) -> None:
+def test_another_launchers_jobs_are_waited_for(
+    monkeypatch: pytest.MonkeyPatch, fake: Fake, capsys: pytest.CaptureFixture[str]
+) -> None:
     cluster = Cluster(monkeypatch, ["RUNNING", "RUNNING", "CANCELLED"], ["CANCELLED"])
     cluster.submit(Path("outputs/slurm"), slurm().tasks(points(1)))
     launch(2)
@@ -421,7 +487,9 @@ def test_another_launchers_jobs_are_waited_for(monkeypatch: pytest.MonkeyPatch, 
     assert "in Slurm already: 1 job of this sweep, waited for" in capsys.readouterr().err
 
 
-def test_a_submission_that_was_cut_off_is_cancelled_by_name(monkeypatch: pytest.MonkeyPatch, fake: Fake) -> None:
+def test_a_submission_that_was_cut_off_is_cancelled_by_name(
+    monkeypatch: pytest.MonkeyPatch, fake: Fake
+) -> None:
     record = submission.opened(Path("outputs/slurm"), [["run0"]])
     cluster = Cluster(monkeypatch, ["CANCELLED"])
     launch(1)
@@ -438,7 +506,9 @@ def test_a_submission_that_was_cut_off_is_cancelled_by_name(monkeypatch: pytest.
         (signal.SIGTERM, "cancel", "cancel"),
     ],
 )
-def test_a_signal_off_a_terminal(number: int, told: Any, wanted: str, monkeypatch: pytest.MonkeyPatch, fake: Fake) -> None:
+def test_a_signal_off_a_terminal(
+    number: int, told: Any, wanted: str, monkeypatch: pytest.MonkeyPatch, fake: Fake
+) -> None:
     cluster = Cluster(monkeypatch)
     cluster.on_look = lambda: os.kill(os.getpid(), number) if not cluster.cancelled and cluster.jobs else None
     with pytest.raises((Detached, signals.Interrupted)) as caught:
@@ -453,7 +523,9 @@ def test_a_signal_off_a_terminal(number: int, told: Any, wanted: str, monkeypatc
         )
 
 
-@pytest.mark.parametrize(("typed", "wanted"), [("c\n", "cancel"), ("x\n\nDetach\n", "detach"), ("w\n", "wait"), ("", "detach")])
+@pytest.mark.parametrize(
+    ("typed", "wanted"), [("c\n", "cancel"), ("x\n\nDetach\n", "detach"), ("w\n", "wait"), ("", "detach")]
+)
 def test_on_a_terminal_it_asks(typed: str, wanted: str, monkeypatch: pytest.MonkeyPatch) -> None:
     class Terminal:
         lines = iter([*typed.splitlines(keepends=True), ""])
@@ -492,7 +564,9 @@ def told(monkeypatch: pytest.MonkeyPatch, fake: Fake) -> dict[str, int]:
     return codes
 
 
-@pytest.mark.parametrize(("codes", "exit_code"), [({}, None), ({"run1": 1}, 1), ({"run0": 2, "run2": 1}, 2), ({"run1": 143}, 143)])
+@pytest.mark.parametrize(
+    ("codes", "exit_code"), [({}, None), ({"run1": 1}, 1), ({"run0": 2, "run2": 1}, 2), ({"run1": 143}, 143)]
+)
 def test_the_exit_code_of_a_task(told: dict[str, int], codes: dict[str, int], exit_code: int | None) -> None:
     told.update(codes)
     if exit_code is None:
@@ -512,7 +586,9 @@ def test_preemption_requeues(told: dict[str, int]) -> None:
     assert calls() == ["scontrol requeue 77"]
 
 
-def test_a_task_that_started_too_often_gives_up(told: dict[str, int], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_task_that_started_too_often_gives_up(
+    told: dict[str, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("SLURM_RESTART_COUNT", "3")
     given = points(2)
     RunFolder(given[0].folder).tell("failed", error="its own")

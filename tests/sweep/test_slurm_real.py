@@ -24,7 +24,9 @@ from dpfl_bench.results.folder import RunFolder
 CONF = os.environ.get("DPFL_TEST_SLURM", "")
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.skipif(not CONF, reason="no Slurm: DPFL_TEST_SLURM=.../slurm.conf names one (.ci/run starts one)"),
+    pytest.mark.skipif(
+        not CONF, reason="no Slurm: DPFL_TEST_SLURM=.../slurm.conf names one (.ci/run starts one)"
+    ),
 ]
 
 # DP-FedAvg that tells each round, is slow while there is a file `brake`, and raises once where there is a file `trap`
@@ -76,7 +78,9 @@ def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         if job.state in ACTIVE:
             slurm("scancel", job.id)
     for node in ("n1", "n2"):  # one that is up refuses
-        subprocess.run(["scontrol", "update", f"NodeName={node}", "State=RESUME"], capture_output=True, check=False)
+        subprocess.run(
+            ["scontrol", "update", f"NodeName={node}", "State=RESUME"], capture_output=True, check=False
+        )
 
 
 @dataclass(frozen=True)
@@ -93,7 +97,9 @@ def slurm(*command: str) -> str:
 def queue() -> list[Job]:
     """Every job of this test's sweeps that Slurm remembers."""
     names = ",".join(path.name for path in Path("outputs/slurm").glob("dpfl-*"))
-    said = slurm("squeue", "--noheader", "--array", "--states=all", f"--name={names or 'none'}", "--format=%i|%T|%N")
+    said = slurm(
+        "squeue", "--noheader", "--array", "--states=all", f"--name={names or 'none'}", "--format=%i|%T|%N"
+    )
     return [Job(*line.split("|")) for line in said.splitlines()]
 
 
@@ -104,7 +110,13 @@ def jobs(*states: str) -> list[str]:
 def run_of(job: str) -> RunFolder:
     """The run of a task with one point."""
     for path in Path("outputs/slurm").glob("*/ids.json"):
-        tasks = dict(zip(json.loads(path.read_text()), json.loads(path.with_name("tasks.json").read_text()), strict=True))
+        tasks = dict(
+            zip(
+                json.loads(path.read_text()),
+                json.loads(path.with_name("tasks.json").read_text()),
+                strict=True,
+            )
+        )
         if job in tasks:
             return RunFolder(Path("outputs/runs", *tasks[job]))
     raise AssertionError(job)
@@ -117,7 +129,9 @@ def runs(word: str) -> list[RunFolder]:
 
 def at_work() -> list[str]:
     """The jobs whose run plays its rounds."""
-    return [job for job in jobs("RUNNING") if run_of(job).state().word == "running" and rounds_of(run_of(job)) > 1]
+    return [
+        job for job in jobs("RUNNING") if run_of(job).state().word == "running" and rounds_of(run_of(job)) > 1
+    ]
 
 
 def rounds_of(folder: RunFolder) -> int:
@@ -155,7 +169,10 @@ def start(*arguments: str) -> Launcher:
     stderr = Path(f"said{len(list(Path().glob('said*')))}")
     with stderr.open("w") as file:
         command = [BINARY, *GIVEN, *SLURM, *arguments]
-        return Launcher(subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=file), stderr)
+        return Launcher(
+            subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=file),
+            stderr,
+        )
 
 
 def numbers(collected: Path) -> pd.DataFrame:
@@ -170,7 +187,10 @@ def test_a_sweep_survives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     for name in ("brake", "trap"):
         Path(name).touch()
     launcher = start(*sweep)
-    until(lambda: len(runs("done")) >= 2 and runs("failed") and len(at_work()) >= 3, "two are done, one raised, three are at work")
+    until(
+        lambda: len(runs("done")) >= 2 and runs("failed") and len(at_work()) >= 3,
+        "two are done, one raised, three are at work",
+    )
     (raised,) = runs("failed")
     assert "RuntimeError: into the trap" in raised.state().first_line
     assert {job.node for job in queue() if job.state in ("RUNNING", "COMPLETED")} == {"n1", "n2"}
@@ -181,19 +201,31 @@ def test_a_sweep_survives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     slurm("scancel", cancelled, *pending)
     os.kill(read(dead[1].path, "status.json")["pid"], signal.SIGKILL)
     until(lambda: dead[1].state().word == "failed", "the launcher tells that a run was killed")
-    assert dead[1].state().first_line.startswith("Slurm: FAILED (NonZeroExitCode), and the run left no result; see outputs/slurm/dpfl-")
+    assert (
+        dead[1]
+        .state()
+        .first_line.startswith(
+            "Slurm: FAILED (NonZeroExitCode), and the run left no result; see outputs/slurm/dpfl-"
+        )
+    )
     until(lambda: dead[0].state().word == "interrupted", "the cancelled run has its checkpoint")
     assert [folder.state().word for folder in dead[2:]] == ["missing", "missing"]
     until(lambda: cancelled in jobs("CANCELLED"), "Slurm is done with the cancelled job")
     states = {job.id: job.state for job in queue()}
     assert sorted(states.values()).count("FAILED") == 2
     assert (states[cancelled], states[killed]) == ("CANCELLED", "FAILED")
-    assert {states.get(job, "forgotten") for job in pending} <= {"CANCELLED", "forgotten"}  # Slurm keeps no task that never started
+    assert {states.get(job, "forgotten") for job in pending} <= {
+        "CANCELLED",
+        "forgotten",
+    }  # Slurm keeps no task that never started
 
     until(lambda: len(at_work()) >= 2, "two are at work")
     launcher.process.kill()
     launcher.end()
-    kept = {folder.path: (folder.path / "env.json").stat().st_mtime_ns for folder in [*runs("done"), *map(run_of, at_work())]}
+    kept = {
+        folder.path: (folder.path / "env.json").stat().st_mtime_ns
+        for folder in [*runs("done"), *map(run_of, at_work())]
+    }
     assert len(kept) >= 4
     again = start(*sweep)
     until(lambda: "in Slurm already: " in again.said, "the same command finds the jobs that went on")
@@ -202,7 +234,9 @@ def test_a_sweep_survives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     assert len(runs("done")) == 12
     assert {path: (path / "env.json").stat().st_mtime_ns for path in kept} == kept
     once = 3 * (10 + 100 + 50 + 20)
-    assert once <= rounds() <= once + 3  # the round that raised, and the one in which a worker was killed, are played again
+    assert (
+        once <= rounds() <= once + 3
+    )  # the round that raised, and the one in which a worker was killed, are played again
 
     basic = tmp_path / "basic"
     basic.mkdir()
@@ -213,19 +247,28 @@ def test_a_sweep_survives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
         assert call("collect", str(outputs / "runs"), "--to", str(outputs / "to")).code == 0
     pd.testing.assert_frame_equal(numbers(tmp_path / "outputs/to"), numbers(basic / "outputs/to"))
     for folder in runs("done"):
-        assert folder.metrics.path.read_bytes() == (basic / "outputs/runs" / folder.path.name / "metrics.csv").read_bytes()
+        assert (
+            folder.metrics.path.read_bytes()
+            == (basic / "outputs/runs" / folder.path.name / "metrics.csv").read_bytes()
+        )
 
 
 def test_requeued_runs_go_on_from_their_checkpoint() -> None:
     """By an administrator's or a preemption's requeue, by themselves before a time limit, and because their node is lost."""
     Path("brake").touch()
     launcher = start("local_steps=1")
-    for disturb in (["scontrol", "requeue", "{id}"], ["scancel", "--signal=USR2", "{id}"], [*DOWN, "NodeName={node}"]):
+    for disturb in (
+        ["scontrol", "requeue", "{id}"],
+        ["scancel", "--signal=USR2", "{id}"],
+        [*DOWN, "NodeName={node}"],
+    ):
         before = rounds()
         until(lambda: at_work() and rounds() > before + 2, "it plays rounds")  # noqa: B023
         (job,) = [job for job in queue() if job.state == "RUNNING"]
         slurm(*(word.format(id=job.id, node=job.node) for word in disturb))
-        until(lambda: jobs("PENDING") and runs("interrupted"), "it has its checkpoint and is in the queue again")
+        until(
+            lambda: jobs("PENDING") and runs("interrupted"), "it has its checkpoint and is in the queue again"
+        )
         slurm(
             "scontrol", "update", f"JobId={job.id}", f"ExcNodeList={job.node}", "StartTime=now"
         )  # Slurm waits two minutes for the old node
@@ -233,7 +276,10 @@ def test_requeued_runs_go_on_from_their_checkpoint() -> None:
     assert launcher.end() == 0, launcher.said
     assert rounds() == 100
     (folder,) = runs("done")
-    assert folder.metrics.path.read_bytes() == (call(*GIVEN, "local_steps=1", "outputs=basic").folder / "metrics.csv").read_bytes()
+    assert (
+        folder.metrics.path.read_bytes()
+        == (call(*GIVEN, "local_steps=1", "outputs=basic").folder / "metrics.csv").read_bytes()
+    )
 
 
 def test_ctrl_c() -> None:
@@ -243,7 +289,10 @@ def test_ctrl_c() -> None:
     until(lambda: len(at_work()) == 2, "both are at work")
     launcher.process.send_signal(signal.SIGINT)
     assert launcher.end() == 0
-    assert re.search(r"left in Slurm: 2 jobs of this sweep; the same command waits .*scancel '\d+_\[0-1\]' ends them", launcher.said)
+    assert re.search(
+        r"left in Slurm: 2 jobs of this sweep; the same command waits .*scancel '\d+_\[0-1\]' ends them",
+        launcher.said,
+    )
     assert len(jobs("RUNNING")) == 2
 
     again = start(*sweep, "--cancel")
@@ -260,7 +309,10 @@ def test_several_points_in_one_process() -> None:
     for name in ("brake", "trap"):
         Path(name).touch()
     launcher = start("local_steps=10", "eps=2,4,8,inf", "hydra.launcher.points_per_task=4")
-    until(lambda: runs("failed") and [run for run in runs("running") if rounds_of(run) > 1], "the first has raised, the second runs")
+    until(
+        lambda: runs("failed") and [run for run in runs("running") if rounds_of(run) > 1],
+        "the first has raised, the second runs",
+    )
     (victim,) = runs("running")
     os.kill(read(victim.path, "status.json")["pid"], signal.SIGKILL)
     Path("brake").unlink()

@@ -23,10 +23,39 @@ from dpfl_bench.checks.errors import ConfigError
 from dpfl_bench.config.compose import GROUPS, Composer
 
 GROUP_CHOICES = [
-    *("algo=dp_fedavg", "algo=dp_fedexp_scaffold", "algo=scaffnew", "dataset=digits", "dataset=mushrooms", "dataset=synthetic_logistic"),
-    *("dataset=quadratics", "dataset=synthetic_linear", "model=mlp", "model=cnn", "privacy=central", "privacy=record", "partition=iid"),
-    *("+algo@other=fedavg", "+dataset@inner.place=digits", "~partition", "partition@else=iid", "algo@algo=fedavg"),
-    *("algo=nosuch", "dataset=null", "algo=3", "algo=[dp_fedavg]", "algo={mu:1}", "hydra/launcher=joblib", "hydra.job.name=x"),
+    *(
+        "algo=dp_fedavg",
+        "algo=dp_fedexp_scaffold",
+        "algo=scaffnew",
+        "dataset=digits",
+        "dataset=mushrooms",
+        "dataset=synthetic_logistic",
+    ),
+    *(
+        "dataset=quadratics",
+        "dataset=synthetic_linear",
+        "model=mlp",
+        "model=cnn",
+        "privacy=central",
+        "privacy=record",
+        "partition=iid",
+    ),
+    *(
+        "+algo@other=fedavg",
+        "+dataset@inner.place=digits",
+        "~partition",
+        "partition@else=iid",
+        "algo@algo=fedavg",
+    ),
+    *(
+        "algo=nosuch",
+        "dataset=null",
+        "algo=3",
+        "algo=[dp_fedavg]",
+        "algo={mu:1}",
+        "hydra/launcher=joblib",
+        "hydra.job.name=x",
+    ),
 ]
 VALUES = [
     *("eps=inf", "eps=-inf", "eps=.5", "eps=1e-3", "eps=null", "eps=nan", "eps=", "eps='2'", 'eps="null"', "eps=???", "lr=+1", "lr=01"),
@@ -68,7 +97,9 @@ def folder(tmp_path: Path) -> Path:
     (tmp_path / "referring.yaml").write_text(REFERRING)
     for group in ("algo", "experiment"):
         (tmp_path / group).mkdir()
-    (tmp_path / "algo/mine.yaml").write_text("# @package _global_\nalgo:\n  _target_: a.B\n  name: mine\n  private: false\n  mu: ${lr}\n")
+    (tmp_path / "algo/mine.yaml").write_text(
+        "# @package _global_\nalgo:\n  _target_: a.B\n  name: mine\n  private: false\n  mu: ${lr}\n"
+    )
     (tmp_path / "experiment/big.yaml").write_text(
         "# @package _global_\ndefaults:\n  - override /algo: dp_fedavg\neps: 7\nseed: ${clients}\n"
     )
@@ -88,7 +119,9 @@ def by_hydra(overrides: tuple[str, ...], folder: Path | None, name: str) -> Any:
         chosen = config.hydra.runtime.choices
         with open_dict(config):
             del config["hydra"]
-        reference = _reference(name, tuple(f"{group}={chosen[group]}" for group in GROUPS if group in chosen), folder)
+        reference = _reference(
+            name, tuple(f"{group}={chosen[group]}" for group in GROUPS if group in chosen), folder
+        )
         return [OmegaConf.to_container(config, resolve=True), reference]
     finally:
         GlobalHydra.instance().clear()
@@ -126,7 +159,10 @@ def test_jobs_are_what_hydra_makes_of_them(name: str, folder: Path) -> None:
         groups += ["algo=mine"] * 4 + ["+experiment=big"] * 4
     taken = [compare(composer, (one,), user, name) for one in (*groups, *values)]
     for _ in range(80):
-        overrides = [*dice.sample(groups, dice.choice((0, 0, 1, 2))), *dice.sample(values, dice.choice((1, 1, 2, 3)))]
+        overrides = [
+            *dice.sample(groups, dice.choice((0, 0, 1, 2))),
+            *dice.sample(values, dice.choice((1, 1, 2, 3))),
+        ]
         dice.shuffle(overrides)
         taken.append(compare(composer, tuple(overrides), user, name))
     assert min(taken.count(True), taken.count(False)) > 50, "a sample of both kinds"
@@ -145,8 +181,25 @@ def test_valid_jobs_of_many_keys(folder: Path) -> None:
         "privacy=record",
         "+experiment=big",
     ]
-    values = ["eps=inf", "eps=.5", "lr=3", "seed=${clients}", "clients=12", "engine.chunk=4", "dataset.lr=5", "dataset.shape=[7]"]
-    values += ["dataset.clients=3", "theory.L=2", "+more=1", "~plot", "outputs='a, b'", "default_local_steps=3", "privacy.clip=median"]
+    values = [
+        "eps=inf",
+        "eps=.5",
+        "lr=3",
+        "seed=${clients}",
+        "clients=12",
+        "engine.chunk=4",
+        "dataset.lr=5",
+        "dataset.shape=[7]",
+    ]
+    values += [
+        "dataset.clients=3",
+        "theory.L=2",
+        "+more=1",
+        "~plot",
+        "outputs='a, b'",
+        "default_local_steps=3",
+        "privacy.clip=median",
+    ]
     for _ in range(40):
         chosen = {override.partition("=")[0]: override for override in dice.choices(groups, k=3)}
         overrides = (*chosen.values(), *dice.sample(values, 5))
@@ -155,7 +208,10 @@ def test_valid_jobs_of_many_keys(folder: Path) -> None:
 
 def test_ten_thousand_jobs_take_seconds() -> None:
     composer = Composer(None, "config")
-    overrides = [("algo=dp_fedavg", "dataset=mushrooms", f"seed={seed}", "total_steps=100", "local_steps=10") for seed in range(1000)]
+    overrides = [
+        ("algo=dp_fedavg", "dataset=mushrooms", f"seed={seed}", "total_steps=100", "local_steps=10")
+        for seed in range(1000)
+    ]
     composer.job(overrides[0])
     start = time.process_time()
     for job in overrides:
@@ -167,7 +223,11 @@ def test_the_dictionaries_of_two_jobs_are_their_own() -> None:
     composer = Composer(None, "config")
     one, other = composer.job(["seed=1"]), composer.job(["seed=2"])
     one.config["dataset"]["name"] = "changed"
-    assert (one.config["seed"], other.config["seed"], other.config["dataset"]["name"]) == (1, 2, "breast_cancer")
+    assert (one.config["seed"], other.config["seed"], other.config["dataset"]["name"]) == (
+        1,
+        2,
+        "breast_cancer",
+    )
 
 
 # --- sweeps ---
@@ -177,13 +237,19 @@ def test_the_dictionaries_of_two_jobs_are_their_own() -> None:
     ("overrides", "jobs"),
     [
         (["eps=1,2", "seed=0"], ["eps=1 seed=0", "eps=2 seed=0"]),
-        (["seed=range(2)", "eps=choice(1,inf)"], ["seed=0 eps=1", "seed=0 eps=inf", "seed=1 eps=1", "seed=1 eps=inf"]),
+        (
+            ["seed=range(2)", "eps=choice(1,inf)"],
+            ["seed=0 eps=1", "seed=0 eps=inf", "seed=1 eps=1", "seed=1 eps=inf"],
+        ),
         (["privacy=glob([c*,s*])"], ["privacy=central", "privacy=secagg"]),
         (["privacy=glob(*, exclude=[_*,record])"], ["privacy=central", "privacy=local", "privacy=secagg"]),
         (["outputs='a,b'"], ["outputs='a,b'"]),
         (["dataset.shape=[1,2]"], ["dataset.shape=[1,2]"]),
         (["eps=1", "hydra/launcher=joblib", "hydra.launcher.n_jobs=3", "eps=4"], ["eps=4"]),
-        (["algo=fedavg,dp_fedexp", "algo.naive=true"], ["algo=fedavg algo.naive=True", "algo=dp_fedexp algo.naive=True"]),
+        (
+            ["algo=fedavg,dp_fedexp", "algo.naive=true"],
+            ["algo=fedavg algo.naive=True", "algo=dp_fedexp algo.naive=True"],
+        ),
         ([], [""]),
     ],
 )
@@ -196,7 +262,9 @@ def test_sweep_in_a_config_file(folder: Path) -> None:
     (folder / "sweep.yaml").write_text(
         "defaults: [config, _self_]\nhydra:\n  sweeper:\n    params:\n      eps: 1,2\n      seed: range(2)\n  launcher: {}\n"
     )
-    (folder / "experiment/grid.yaml").write_text("# @package _global_\nhydra:\n  sweeper:\n    params:\n      lr: .1,.2\n")
+    (folder / "experiment/grid.yaml").write_text(
+        "# @package _global_\nhydra:\n  sweeper:\n    params:\n      lr: .1,.2\n"
+    )
     composer = Composer(str(folder), "sweep")
     assert len(composer.sweep([]).jobs) == 4
     assert composer.sweep(["eps=5"]).jobs == [("eps=5", "seed=0"), ("eps=5", "seed=1")]
@@ -213,7 +281,9 @@ def test_what_launches() -> None:
 
 def test_beside_hydras_own_plugin_of_that_name() -> None:
     """hydra-joblib-launcher, where it is installed, brings keys that are not ours."""
-    ConfigStore.instance().store(group="hydra/launcher", name="joblib", node={"_target_": "hydra_plugins.Joblib", "backend": "loky"})
+    ConfigStore.instance().store(
+        group="hydra/launcher", name="joblib", node={"_target_": "hydra_plugins.Joblib", "backend": "loky"}
+    )
     test_what_launches()
 
 
@@ -223,11 +293,17 @@ def test_beside_hydras_own_plugin_of_that_name() -> None:
         (["hydra/launcher=nosuch"], "Could not find 'hydra/launcher/nosuch'"),
         (["hydra/launcher=joblib", "hydra.launcher.jobs=3"], "Could not override 'hydra.launcher.jobs'"),
         (["hydra.launcher.n_jobs=1,2"], "Sweeping over Hydra's configuration is not supported"),
-        (["seed=range(3,3)"], "seed=range(3,3): expected something to sweep, a glob() or range() among them is empty"),
+        (
+            ["seed=range(3,3)"],
+            "seed=range(3,3): expected something to sweep, a glob() or range() among them is empty",
+        ),
         (["eps=1", "algo=glob(no*)"], "algo=glob(no*): expected something to sweep"),
         (["eps=interval(0,1)"], "BasicSweeper does not support sweep type : INTERVAL_SWEEP"),
         (["eps=["], "eps=["),
-        (["hydra.sweeper.params.eps='1,2'"], "expected in a config file (-cn); here, say what is swept by itself (eps=1,2)"),
+        (
+            ["hydra.sweeper.params.eps='1,2'"],
+            "expected in a config file (-cn); here, say what is swept by itself (eps=1,2)",
+        ),
     ],
 )
 def test_refused_sweeps(overrides: list[str], said: str) -> None:

@@ -21,9 +21,19 @@ from test_resume import same_numbers
 
 from dpfl_bench.results.folder import RunFolder
 
-pytestmark = [pytest.mark.slow, pytest.mark.skipif(sys.platform != "linux", reason="finds processes in /proc")]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(sys.platform != "linux", reason="finds processes in /proc"),
+]
 
-GIVEN = ("total_steps=3000", "local_steps=2", "eval_every=50", "checkpoint_every=37", "plot=false", "device=cpu")
+GIVEN = (
+    "total_steps=3000",
+    "local_steps=2",
+    "eval_every=50",
+    "checkpoint_every=37",
+    "plot=false",
+    "device=cpu",
+)
 SEEDS = (0, 1, 2, 3)
 SWEEP = ("run", "-m", f"seed={','.join(map(str, SEEDS))}", *GIVEN)
 JOBLIB = ("hydra/launcher=joblib", "hydra.launcher.n_jobs=2")
@@ -55,7 +65,9 @@ def words(outputs: Path) -> list[str]:
 def same_sweep(outputs: Path, whole: Path) -> None:
     for one, other in zip(folders(outputs), folders(whole), strict=True):
         same_numbers(one, other)
-        assert sorted(p.name for p in one.iterdir()) == sorted(p.name for p in other.iterdir()), "nothing is left lying about"
+        assert sorted(p.name for p in one.iterdir()) == sorted(p.name for p in other.iterdir()), (
+            "nothing is left lying about"
+        )
 
 
 def train(outputs: Path, count: int = 2) -> list[Path]:
@@ -63,7 +75,11 @@ def train(outputs: Path, count: int = 2) -> list[Path]:
     found: list[Path] = []
 
     def enough() -> bool:
-        running = [folder for folder in folders(outputs) if (folder / "metrics.csv").exists() and not (folder / "result.json").exists()]
+        running = [
+            folder
+            for folder in folders(outputs)
+            if (folder / "metrics.csv").exists() and not (folder / "result.json").exists()
+        ]
         found[:] = [folder for folder in running if (folder / "metrics.csv").read_bytes().count(b"\n") > 4]
         return len(found) >= count
 
@@ -82,12 +98,16 @@ class Installed:
     """The command as it is installed, which starts its workers in another way. Signals reach all its group, as a terminal's do."""
 
     def __init__(self, *arguments: str):
-        self.process = subprocess.Popen([BINARY, *arguments], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
+        self.process = subprocess.Popen(
+            [BINARY, *arguments], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+        )
         self.pid = self.process.pid
 
     def end(self) -> int:
         code = self.process.wait(timeout=120)
-        assert until(lambda: not group(self.pid), 20), "who imports for the workers goes with the command, or the last of them"
+        assert until(lambda: not group(self.pid), 20), (
+            "who imports for the workers goes with the command, or the last of them"
+        )
         return code
 
     def kill(self, number: signal.Signals = signal.SIGKILL) -> None:
@@ -126,21 +146,31 @@ def test_the_same_numbers_as_one_after_the_other(server: Forks, whole: Path, tmp
     assert all_gone(workers, 0)
 
 
-def test_a_killed_worker_ends_its_point_alone(start: Start, server: Forks, whole: Path, tmp_path: Path) -> None:
+def test_a_killed_worker_ends_its_point_alone(
+    start: Start, server: Forks, whole: Path, tmp_path: Path
+) -> None:
     child = start(tmp_path)
     victim = train(tmp_path)[0]
     os.kill(read(victim, "status.json")["pid"], signal.SIGKILL)
     assert child.end() == 1
     assert sorted(words(tmp_path)) == ["done", "done", "done", "failed"]
     assert read(victim, "status.json")["error"] == "worker ended by SIGKILL (out of memory?)"
-    done = {folder: (folder / "result.json").stat().st_mtime_ns for folder in folders(tmp_path) if folder != victim}
+    done = {
+        folder: (folder / "result.json").stat().st_mtime_ns
+        for folder in folders(tmp_path)
+        if folder != victim
+    }
     assert server.run(*SWEEP, *JOBLIB, f"outputs={tmp_path}") == 0
     same_sweep(tmp_path, whole)
-    assert done == {folder: (folder / "result.json").stat().st_mtime_ns for folder in done}, "what was done is left alone"
+    assert done == {folder: (folder / "result.json").stat().st_mtime_ns for folder in done}, (
+        "what was done is left alone"
+    )
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGUSR2])
-def test_a_signal_saves_every_point(start: Start, server: Forks, whole: Path, number: signal.Signals, tmp_path: Path) -> None:
+def test_a_signal_saves_every_point(
+    start: Start, server: Forks, whole: Path, number: signal.Signals, tmp_path: Path
+) -> None:
     child = start(tmp_path)
     trained = train(tmp_path)
     workers = workers_of(child.pid)
@@ -171,7 +201,9 @@ def test_a_second_signal_does_not_wait(start: Start, tmp_path: Path) -> None:
         os.kill(worker, signal.SIGCONT)
     assert child.end() == 130
     assert all_gone(workers, 0)
-    assert {read(folder, "status.json")["error"] for folder in trained} == {"stopped by a second signal, at once"}
+    assert {read(folder, "status.json")["error"] for folder in trained} == {
+        "stopped by a second signal, at once"
+    }
 
 
 def test_a_killed_parent_leaves_no_orphan(start: Start, server: Forks, whole: Path, tmp_path: Path) -> None:
@@ -182,14 +214,18 @@ def test_a_killed_parent_leaves_no_orphan(start: Start, server: Forks, whole: Pa
     child.kill()
     assert child.end() == -signal.SIGKILL
     assert all_gone(workers, 20), "they end by themselves"
-    assert sorted(words(tmp_path)) == ["interrupted", "interrupted", "missing", "missing"], "they saved their rounds"
+    assert sorted(words(tmp_path)) == ["interrupted", "interrupted", "missing", "missing"], (
+        "they saved their rounds"
+    )
     assert server.run(*SWEEP, *JOBLIB, f"outputs={tmp_path}") == 0
     same_sweep(tmp_path, whole)
 
 
 def test_idle_workers_end_with_their_parent(server: Forks, tmp_path: Path) -> None:
     """Fewer points than workers: some wait for one when the parent is killed."""
-    child = server.start("run", "-m", "seed=0,1", *GIVEN, *JOBLIB, f"outputs={tmp_path}", "total_steps=3000,2")
+    child = server.start(
+        "run", "-m", "seed=0,1", *GIVEN, *JOBLIB, f"outputs={tmp_path}", "total_steps=3000,2"
+    )
     train(tmp_path, 1)
     workers = workers_of(child.pid)
     child.kill()
@@ -208,7 +244,9 @@ def test_a_job_that_raises_stops_no_other(server: Forks, tmp_path: Path) -> None
     assert sorted(found) == ["diverged", "done", "failed", "failed"]
 
 
-def test_two_sweeps_at_once_compute_each_point_once(server: Forks, second: Forks, whole: Path, tmp_path: Path) -> None:
+def test_two_sweeps_at_once_compute_each_point_once(
+    server: Forks, second: Forks, whole: Path, tmp_path: Path
+) -> None:
     one = started(server, tmp_path)
     other = second.start(*SWEEP, f"outputs={tmp_path}")
     assert (other.end(), one.end()) == (0, 0)
@@ -217,7 +255,9 @@ def test_two_sweeps_at_once_compute_each_point_once(server: Forks, second: Forks
     assert rows == [1 + 1 + 30] * 4
 
 
-def test_what_another_sweep_leaves_is_taken_over(server: Forks, second: Forks, whole: Path, tmp_path: Path) -> None:
+def test_what_another_sweep_leaves_is_taken_over(
+    server: Forks, second: Forks, whole: Path, tmp_path: Path
+) -> None:
     """The other one has a point in its hands when it is killed: this one waits for it, then resumes it."""
     other = second.start(*SWEEP, f"outputs={tmp_path}")
     (theirs,) = train(tmp_path, 1)

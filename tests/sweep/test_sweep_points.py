@@ -77,7 +77,9 @@ def test_divisors_of_each_total() -> None:
 
 def test_divisors_of_the_default_total_and_of_epochs() -> None:
     assert [job["local_steps"] for job in dry("local_steps=divisors")] == [str(k) for k in divisors(100)]
-    of_epochs = dry("local_steps=divisors", "total_epochs=3", "sample_rate=.5", "privacy.neighbours=add_remove_one")
+    of_epochs = dry(
+        "local_steps=divisors", "total_epochs=3", "sample_rate=.5", "privacy.neighbours=add_remove_one"
+    )
     assert [job["local_steps"] for job in of_epochs] == ["1", "2", "3", "6"]
 
 
@@ -109,8 +111,14 @@ def test_divisors_beside_numbers_are_each_run_once() -> None:
         (["--dry-run"], "--dry-run: expected a sweep; say -m too"),
         (["eps=1", "--no-retry"], "--no-retry: expected a sweep; say -m too"),
         (["--detach"], "--detach: expected a sweep; say -m too"),
-        (["-m", "--cancel"], "--cancel: expected hydra/launcher=slurm; the jobs of the other launchers end with them"),
-        (["-m", "hydra/launcher=joblib", "hydra.launcher.n_jobs=0"], "hydra.launcher.n_jobs=0: expected at least 1, or -1 for all cores"),
+        (
+            ["-m", "--cancel"],
+            "--cancel: expected hydra/launcher=slurm; the jobs of the other launchers end with them",
+        ),
+        (
+            ["-m", "hydra/launcher=joblib", "hydra.launcher.n_jobs=0"],
+            "hydra.launcher.n_jobs=0: expected at least 1, or -1 for all cores",
+        ),
         (
             ["-m", "hydra/launcher=joblib", "hydra.launcher.n_jobs=two"],
             "hydra.launcher.n_jobs=two: expected at least 1, or -1 for all cores",
@@ -134,7 +142,9 @@ def test_all_wrong_jobs_are_told_before_the_first_one_starts(flags: tuple[str, .
     assert said.code == 2
     assert said.out == ""
     lines = said.err.splitlines()
-    assert [line.split(" (")[0] for line in lines] == [f"dpfl-bench: job {number} of 8" for number in (2, 3, 4, 6, 7, 8)]
+    assert [line.split(" (")[0] for line in lines] == [
+        f"dpfl-bench: job {number} of 8" for number in (2, 3, 4, 6, 7, 8)
+    ]
     assert lines[0].endswith(
         "(local_steps=1 eps=-1 total_steps=10 plot=False device=cpu): eps=-1: expected eps > 0 (use eps=inf for no privacy)"
     )
@@ -164,7 +174,14 @@ def test_dry_run_tells_what_is_there() -> None:
     assert said.err == ""
     *lines, last = said.out.splitlines()
     assert [line.split()[1] for line in lines] == ["done", "new", "failed", "interrupted", "died", "diverged"]
-    assert lines[1].split() == [settings_of("lr=2", *SMALL).run_id, "new", "lr=2", "total_steps=10", "plot=False", "device=cpu"]
+    assert lines[1].split() == [
+        settings_of("lr=2", *SMALL).run_id,
+        "new",
+        "lr=2",
+        "total_steps=10",
+        "plot=False",
+        "device=cpu",
+    ]
     assert last.startswith("6 jobs, 2 finished, 4 to run: about ")
     assert last.endswith(" of computing")
     assert sorted(Path("outputs").rglob("*")) == before
@@ -183,7 +200,13 @@ def test_dry_run_without_a_measurement() -> None:
 
 
 def finished(name: str, **changed: Any) -> None:
-    told = {"status": "done", "algo": "dp_fedavg", "dataset": "breast_cancer", "model": "logreg", "seeds": [0]}
+    told = {
+        "status": "done",
+        "algo": "dp_fedavg",
+        "dataset": "breast_cancer",
+        "model": "logreg",
+        "seeds": [0],
+    }
     folder = Path("outputs/runs", name)
     folder.mkdir(parents=True)
     (folder / "result.json").write_text(json.dumps({**told, **changed}))
@@ -196,8 +219,12 @@ def test_the_estimate_scales_the_runs_that_are_most_alike() -> None:
     finished("d", rounds=5, local_steps=100, seconds=1e6, status="diverged")
     finished("e", rounds=5, local_steps=100, seconds=1e6, algo="dp_scaffnew", dataset="digits")
     measured = Measured(["outputs", "nowhere"])
-    assert measured.seconds(settings_of("algo=dp_fedavg", "rounds=20", "local_steps=2")) == pytest.approx(2.0 * 40)
-    assert measured.seconds(settings_of("algo=dp_fedavg", "rounds=20", "local_steps=50", "repeats=3")) == pytest.approx(0.1 * 3000)
+    assert measured.seconds(settings_of("algo=dp_fedavg", "rounds=20", "local_steps=2")) == pytest.approx(
+        2.0 * 40
+    )
+    assert measured.seconds(
+        settings_of("algo=dp_fedavg", "rounds=20", "local_steps=50", "repeats=3")
+    ) == pytest.approx(0.1 * 3000)
     assert measured.seconds(settings_of("algo=dp_scaffnew")) is None
     said = call(
         "run",
@@ -210,11 +237,21 @@ def test_the_estimate_scales_the_runs_that_are_most_alike() -> None:
         "rounds=50",
         "local_steps=1",
     )
-    assert said.out.splitlines()[-1] == "3 jobs, 0 finished, 3 to run: about 5 min of computing, 2 min with 2 at a time"
+    assert (
+        said.out.splitlines()[-1]
+        == "3 jobs, 0 finished, 3 to run: about 5 min of computing, 2 min with 2 at a time"
+    )
 
 
 @pytest.mark.parametrize(
-    ("seconds", "said"), [(0.2, "1 s"), (89, "89 s"), (150, "2 min"), (3600 * 3 + 1200, "3 h 20 min"), (86400 * 2 + 4 * 3600, "2 d 4 h")]
+    ("seconds", "said"),
+    [
+        (0.2, "1 s"),
+        (89, "89 s"),
+        (150, "2 min"),
+        (3600 * 3 + 1200, "3 h 20 min"),
+        (86400 * 2 + 4 * 3600, "2 d 4 h"),
+    ],
 )
 def test_durations(seconds: float, said: str) -> None:
     assert duration(seconds) == said

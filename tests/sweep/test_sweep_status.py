@@ -120,7 +120,9 @@ def test_many_runs_are_cut_short() -> None:
     call("run", "-m", "lr=1", *SMALL)
     (path,) = Path("outputs/sweeps").glob("*/sweep.json")
     told = json.loads(path.read_text())
-    told["points"] += [{"run": f"../../runs/{number:010}", "overrides": [f"seed={number}"]} for number in range(50)]
+    told["points"] += [
+        {"run": f"../../runs/{number:010}", "overrides": [f"seed={number}"]} for number in range(50)
+    ]
     path.write_text(json.dumps(told))
     lines = call("status").out.splitlines()
     assert lines[0] == "51 runs: 1 done, 50 missing"
@@ -158,7 +160,9 @@ def test_files_of_others_spoil_nothing() -> None:
     assert "left out: 3 folders with a sweep.json that cannot be read" in call("status").out
     asked = call("run", "-m", "lr=1,2,3,4,5", *SMALL, "--dry-run")
     assert (asked.code, asked.err.count("(it is not known by which)"), asked.err.count("\n")) == (2, 4, 2)
-    assert "1 finished, 4 to run: about" in call("run", "-m", "lr=1,2,3,4,5", *SMALL, "--dry-run", "--force").out
+    assert (
+        "1 finished, 4 to run: about" in call("run", "-m", "lr=1,2,3,4,5", *SMALL, "--dry-run", "--force").out
+    )
     assert call("collect", "outputs/runs").code == 0
 
 
@@ -167,7 +171,9 @@ def test_the_command_of_a_single_run_is_the_one_that_was_typed() -> None:
     (folder,) = Path("outputs/runs").iterdir()
     (folder / "result.json").unlink()
     told = json.loads((folder / "env.json").read_text())
-    (folder / "env.json").write_text(json.dumps({**told, "command": "/opt/bin/dpfl-bench run -cd 'my configs' eps=1"}))
+    (folder / "env.json").write_text(
+        json.dumps({**told, "command": "/opt/bin/dpfl-bench run -cd 'my configs' eps=1"})
+    )
     assert call("status", "--json").json["finish"] == ["dpfl-bench run -cd 'my configs' eps=1"]
 
 
@@ -182,7 +188,9 @@ def test_no_run(folder: str) -> None:
 
 def test_status_imports_no_torch(sweep: Path) -> None:
     script = "import sys\nfrom dpfl_bench.cli import main\ntry:\n main(['status'])\nexcept SystemExit as stop:\n assert not stop.code\n"
-    done = subprocess.run([sys.executable, "-c", script + "assert 'torch' not in sys.modules"], capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", script + "assert 'torch' not in sys.modules"], capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stderr
 
 
@@ -202,7 +210,9 @@ def folders(count: int) -> list[Path]:
 
 def finish(path: Path, status: str = "done") -> None:
     path.mkdir(parents=True, exist_ok=True)
-    (path / "result.json").write_text(json.dumps({"status": status, "diverged": {"round": 1} if status == "diverged" else None}))
+    (path / "result.json").write_text(
+        json.dumps({"status": status, "diverged": {"round": 1} if status == "diverged" else None})
+    )
 
 
 def test_the_line(clock: list[float]) -> None:
@@ -217,7 +227,9 @@ def test_the_line(clock: list[float]) -> None:
         finish(runs[5], "diverged")
         clock[0] += 60
         shown.update()
-        assert shown.line == "sweep: 2 of 10 done, 1 running, 2 failed, about 3 min left", "30 s each, 6 to go"
+        assert shown.line == "sweep: 2 of 10 done, 1 running, 2 failed, about 3 min left", (
+            "30 s each, 6 to go"
+        )
     RunFolder(runs[1]).tell("failed", error="again")
     RunFolder(runs[3]).tell("failed", error="now")
     for run in runs[6:]:
@@ -252,7 +264,9 @@ def test_without_a_terminal_it_speaks_seldom(clock: list[float], capsys: pytest.
         shown.update()
     shown.close()
     lines = capsys.readouterr().err.splitlines()
-    assert [line.split(" done")[0] for line in lines] == [f"dpfl-bench: sweep: {count} of 100" for count in (31, 62, 93)]
+    assert [line.split(" done")[0] for line in lines] == [
+        f"dpfl-bench: sweep: {count} of 100" for count in (31, 62, 93)
+    ]
 
 
 def test_on_a_terminal_it_is_one_line(clock: list[float], monkeypatch: pytest.MonkeyPatch) -> None:

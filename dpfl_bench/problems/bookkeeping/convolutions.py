@@ -17,10 +17,21 @@ from torch.nn.modules.conv import _ConvNd
 
 from dpfl_bench.machine import device
 from dpfl_bench.problems.bookkeeping import sums
-from dpfl_bench.problems.bookkeeping.sums import Found, Gradients, Positions, Room, formed, joined, lengths_of, over_positions
+from dpfl_bench.problems.bookkeeping.sums import (
+    Found,
+    Gradients,
+    Positions,
+    Room,
+    formed,
+    joined,
+    lengths_of,
+    over_positions,
+)
 from dpfl_bench.problems.products import bmm, packed
 
-MANY_POSITIONS = 40  # a group's weights are turned into the order of memory: for fewer that is more than is won
+MANY_POSITIONS = (
+    40  # a group's weights are turned into the order of memory: for fewer that is more than is won
+)
 FEW_CHANNELS, MANY_PLACES = 8, 16  # less than a processor's vectors hold, and as many
 
 
@@ -40,7 +51,9 @@ def convolution(room: Room, layer: _ConvNd, x: Tensor, g: Tensor) -> Gradients:
 
 
 def _unformed(layer: _ConvNd, x: Tensor, g: Tensor, room: Room, k: int) -> Found:
-    found = over_positions(Positions(g.flatten(2).transpose(1, 2), lambda some: _patches(layer, x[some], g), k), room)
+    found = over_positions(
+        Positions(g.flatten(2).transpose(1, 2), lambda some: _patches(layer, x[some], g), k), room
+    )
 
     def add(scales: Tensor, total: Tensor) -> None:
         found.add(scales, summed := torch.zeros_like(total))
@@ -49,20 +62,39 @@ def _unformed(layer: _ConvNd, x: Tensor, g: Tensor, room: Room, k: int) -> Found
     return Found(found.lengths, add)
 
 
-def _apart(layer: _ConvNd, x: Tensor, g: Tensor, room: Room, k: int, gradients: Callable[[_ConvNd, Tensor, Tensor], Tensor]) -> Found:
+def _apart(
+    layer: _ConvNd,
+    x: Tensor,
+    g: Tensor,
+    room: Room,
+    k: int,
+    gradients: Callable[[_ConvNd, Tensor, Tensor], Tensor],
+) -> Found:
     """gradients(layer, x, g): each record's, (n, o k), channels last unless by `_gradients`."""
     n, numbers = x.shape[0], layer.out_channels * k
     copied = g[0, 0].numel() * k // _shifts(layer) if gradients is _patch_gradients else 0
     size = max(1, n * sums.WORKING_NUMBERS // max(x.numel(), g.numel(), n * max(numbers, copied)))
     if not room.take(n * numbers):
         some = sums.pieces(n, 1, size)
-        lengths = joined([*lengths_of(gradients(layer, x[part], g[part])), _rounding(layer, x[part], g[part])] for part in some)
+        lengths = joined(
+            [*lengths_of(gradients(layer, x[part], g[part])), _rounding(layer, x[part], g[part])]
+            for part in some
+        )
         each = (-1,) + (1,) * (g.dim() - 1)
-        return Found(lengths, lambda scales, total: total.add_(_gradients(layer, x, g * scales.view(each), apart=False)[0]))
-    rows = gradients(layer, x, g) if size >= n else torch.cat([gradients(layer, x[part], g[part]) for part in sums.pieces(n, 1, size)])
+        return Found(
+            lengths,
+            lambda scales, total: total.add_(_gradients(layer, x, g * scales.view(each), apart=False)[0]),
+        )
+    rows = (
+        gradients(layer, x, g)
+        if size >= n
+        else torch.cat([gradients(layer, x[part], g[part]) for part in sums.pieces(n, 1, size)])
+    )
     if gradients is _gradients:
         return formed(rows)
-    return Found(lengths_of(rows), lambda scales, total: _add_in_order(layer, torch.mv(rows.t(), scales), total))
+    return Found(
+        lengths_of(rows), lambda scales, total: _add_in_order(layer, torch.mv(rows.t(), scales), total)
+    )
 
 
 def _add_in_order(layer: _ConvNd, summed: Tensor, total: Tensor) -> None:
@@ -94,7 +126,11 @@ def _shifts(layer: _ConvNd) -> int:
     Fewer numbers are copied and more products made, which is worth it for numpy's and for narrow ones.
     """
     shared = layer.dilation[0] == 1 and layer.kernel_size[0] % layer.stride[0] == 0
-    return layer.kernel_size[0] // layer.stride[0] if shared and (device.numpy_multiplies() or _unfolds(layer)) else 1
+    return (
+        layer.kernel_size[0] // layer.stride[0]
+        if shared and (device.numpy_multiplies() or _unfolds(layer))
+        else 1
+    )
 
 
 def _patch_gradients(layer: _ConvNd, x: Tensor, g: Tensor) -> Tensor:
@@ -102,7 +138,9 @@ def _patch_gradients(layer: _ConvNd, x: Tensor, g: Tensor) -> Tensor:
     shifts, across = _shifts(layer), math.prod(g.shape[3:])
     patches, g = _patches(layer, x, g, shifts), g.flatten(2)
     n, o, p = g.shape
-    parts = patches.as_strided((shifts, n, p, patches.shape[2]), (across * patches.stride(1), *patches.stride()))
+    parts = patches.as_strided(
+        (shifts, n, p, patches.shape[2]), (across * patches.stride(1), *patches.stride())
+    )
     found = x.new_empty(n, o, shifts, patches.shape[2])
     bmm(g, parts, out=found.permute(2, 0, 1, 3))
     return found.flatten(1)
@@ -123,7 +161,9 @@ def _gradients(layer: _ConvNd, x: Tensor, g: Tensor, apart: bool = True) -> Tens
 
 def _of_weight(x: Tensor, g: Tensor, shape: Sequence[int], *how: object) -> Tensor:
     """torch asks for the weight's shape, not for its numbers."""
-    found: Tensor = torch.ops.aten.convolution_backward(g, x, x.new_empty(shape), None, *how, [False, True, False])[1]
+    found: Tensor = torch.ops.aten.convolution_backward(
+        g, x, x.new_empty(shape), None, *how, [False, True, False]
+    )[1]
     return found
 
 
@@ -145,13 +185,18 @@ def _left_over(layer: _ConvNd, x: Tensor, g: Tensor) -> list[int]:
     """A transposed convolution's output padding, which may depend on the size that was asked for."""
     if not layer.transposed:
         return [0] * (g.dim() - 2)
-    sizes = zip(g.shape[2:], x.shape[2:], layer.stride, layer.padding, layer.dilation, layer.kernel_size, strict=True)
+    sizes = zip(
+        g.shape[2:], x.shape[2:], layer.stride, layer.padding, layer.dilation, layer.kernel_size, strict=True
+    )
     return [after - ((before - 1) * s - 2 * p + d * (k - 1) + 1) for after, before, s, p, d, k in sizes]
 
 
 def _rounding(layer: _ConvNd, x: Tensor, g: Tensor) -> Tensor:
     """`sums.rounding`, of the positions on one side and their patches on the other: (n, 1)."""
-    (into, out), margins = (g, x) if layer.transposed else (_padded(layer, x), g), layer.padding if layer.transposed else 0
+    (into, out), margins = (
+        (g, x) if layer.transposed else (_padded(layer, x), g),
+        layer.padding if layer.transposed else 0,
+    )
     ones = x.new_ones(1, 1, *layer.kernel_size)
     convolve = (functional.conv1d, functional.conv2d, functional.conv3d)[x.dim() - 3]
     patches = convolve(into.square().sum(1, keepdim=True), ones, None, layer.stride, margins, layer.dilation)

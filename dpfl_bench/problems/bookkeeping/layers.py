@@ -34,7 +34,12 @@ class Layers(dict[nn.Module, Own]):
 
     @cached_property
     def names(self) -> list[tuple[nn.Module, str]]:
-        return [(layer, name) for layer, own in self.items() for name, parameter in own.parameters.items() if parameter is not None]
+        return [
+            (layer, name)
+            for layer, own in self.items()
+            for name, parameter in own.parameters.items()
+            if parameter is not None
+        ]
 
     @cached_property
     def parameters(self) -> list[Tensor]:
@@ -54,7 +59,9 @@ def layers_of(module: nn.Module) -> Layers:
         if names := {name for name, parameter in own.items() if parameter is not None}:
             if not _has_rule(layer, names):
                 raise Untappable(f"{type(layer).__name__}: no rule")
-            constants = {name: None if parameter is None else parameter.detach() for name, parameter in own.items()}
+            constants = {
+                name: None if parameter is None else parameter.detach() for name, parameter in own.items()
+            }
             found[layer] = Own(own, constants, _axes(layer))
     if len(set(map(id, found.parameters))) < len(found.parameters):
         raise Untappable("layers share a parameter")
@@ -80,5 +87,9 @@ def _axes(layer: nn.Module) -> range:
         return range(axes, axes + 1)
     if isinstance(layer, nn.LSTM):
         return range(3, 4)
-    needed = len(layer.normalized_shape) if isinstance(layer, nn.LayerNorm | nn.RMSNorm) else isinstance(layer, nn.Linear)
+    needed = (
+        len(layer.normalized_shape)
+        if isinstance(layer, nn.LayerNorm | nn.RMSNorm)
+        else isinstance(layer, nn.Linear)
+    )
     return range(needed + 1, sys.maxsize)

@@ -18,7 +18,9 @@ Tap = Callable[[Tensor, Tensor, Callable[[Tensor, Tensor], Gradients]], Tensor] 
 States = tuple[Tensor, Tensor]  # hidden states and cells
 
 
-def lstm(tap: Tap, room: Room, layer: nn.LSTM, input: Tensor, hx: States | None = None) -> tuple[Tensor, States]:
+def lstm(
+    tap: Tap, room: Room, layer: nn.LSTM, input: Tensor, hx: States | None = None
+) -> tuple[Tensor, States]:
     """What nn.LSTM returns: one direction, no projections."""
     x = input if layer.batch_first else input.transpose(0, 1)
     zeros = x.new_zeros(layer.num_layers, len(x), layer.hidden_size)
@@ -32,9 +34,14 @@ def lstm(tap: Tap, room: Room, layer: nn.LSTM, input: Tensor, hx: States | None 
     return x if layer.batch_first else x.transpose(0, 1), (hidden, cells)
 
 
-def _one_layer(tap: Tap, room: Room, layer: nn.LSTM, number: int, x: Tensor, h: Tensor, c: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def _one_layer(
+    tap: Tap, room: Room, layer: nn.LSTM, number: int, x: Tensor, h: Tensor, c: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
     """x: (n, times, k), h and c: (n, hidden) -> the hidden states (n, times, hidden), the last one and the last cell."""
-    names = [f"{name}_l{number}" for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")[: 4 if layer.bias else 2]]
+    names = [
+        f"{name}_l{number}"
+        for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")[: 4 if layer.bias else 2]
+    ]
     w, u, *biases = (getattr(layer, name) for name in names)
     hidden = [h]
 

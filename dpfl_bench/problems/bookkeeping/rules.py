@@ -21,7 +21,17 @@ from torch.nn import functional
 from torch.nn.modules.instancenorm import _InstanceNorm
 
 from dpfl_bench.problems.bookkeeping.convolutions import convolution
-from dpfl_bench.problems.bookkeeping.sums import Found, Gradients, Positions, Room, add_product, formed, lengths_of, norms, over_positions
+from dpfl_bench.problems.bookkeeping.sums import (
+    Found,
+    Gradients,
+    Positions,
+    Room,
+    add_product,
+    formed,
+    lengths_of,
+    norms,
+    over_positions,
+)
 from dpfl_bench.problems.problem import LONGEST, beyond, lengths
 
 
@@ -91,7 +101,10 @@ def prelu(room: Room, layer: nn.PReLU, x: Tensor, g: Tensor) -> Gradients:
 Rule = Callable[[Room, Any, Tensor, Tensor], Gradients]
 RULES: dict[type[nn.Module], Rule] = {
     nn.Linear: linear,
-    **dict.fromkeys((nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d), convolution),
+    **dict.fromkeys(
+        (nn.Conv1d, nn.Conv2d, nn.Conv3d, nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d),
+        convolution,
+    ),
     nn.Embedding: embedding,
     **dict.fromkeys((nn.GroupNorm, nn.InstanceNorm1d, nn.InstanceNorm2d, nn.InstanceNorm3d), channel_norm),
     **dict.fromkeys((nn.LayerNorm, nn.RMSNorm), trailing_norm),

@@ -68,7 +68,9 @@ def lengths_of(rows: Tensor) -> list[Tensor]:
 
 def norms(rows: Tensor) -> Tensor:
     """(n, numbers) -> (n, 1)."""
-    found: Tensor = torch.linalg.vector_norm(torch.cat(lengths_of(rows), 1) if rows.shape[1] > BLOCK else rows, dim=1, keepdim=True)
+    found: Tensor = torch.linalg.vector_norm(
+        torch.cat(lengths_of(rows), 1) if rows.shape[1] > BLOCK else rows, dim=1, keepdim=True
+    )
     return found
 
 
@@ -141,7 +143,9 @@ def rounding(g: Tensor, a: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 def _add_products(positions: Positions, scales: Tensor, total: Tensor) -> None:
-    for some, g, a in positions.chunks(max(WORKING_NUMBERS, 4 * total.numel())):  # each chunk reads and writes the total
+    for some, g, a in positions.chunks(
+        max(WORKING_NUMBERS, 4 * total.numel())
+    ):  # each chunk reads and writes the total
         add_product(g, a, scales[some, None, None], total)
 
 

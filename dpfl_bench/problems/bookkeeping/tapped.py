@@ -26,7 +26,11 @@ def supported(module: nn.Module, features: Tensor | None = None) -> bool:
     """
     try:
         layers_of(module)
-        return features is None or len(features) == 0 or all(_stays_alone(module, _pair(features), record) for record in (0, 1))
+        return (
+            features is None
+            or len(features) == 0
+            or all(_stays_alone(module, _pair(features), record) for record in (0, 1))
+        )
     except Untappable:
         return False
 
@@ -39,7 +43,14 @@ class Tapped:
 
     norms: Tensor  # (n,), in the device's widest format
 
-    def __init__(self, module: nn.Module, losses: Losses, features: Tensor, targets: Tensor, layers: Layers | None = None):
+    def __init__(
+        self,
+        module: nn.Module,
+        losses: Losses,
+        features: Tensor,
+        targets: Tensor,
+        layers: Layers | None = None,
+    ):
         tried = layers is not None
         self._layers = layers = layers_of(module) if layers is None else layers
         trace = Trace(layers, features.shape[0])
@@ -52,7 +63,9 @@ class Tapped:
             self.norms = self._measure(trace, features).where(~left_out, norms)
 
     def _measure(self, trace: Trace, features: Tensor) -> Tensor:
-        self._found = [trace.found.get(place) for place in self._layers.names]  # of each parameter that is used
+        self._found = [
+            trace.found.get(place) for place in self._layers.names
+        ]  # of each parameter that is used
         found = [length for found in self._found if found for length in found.lengths]
         return lengths(torch.cat(found, 1) if found else torch.zeros(trace.n, 1, device=features.device))
 
@@ -72,7 +85,11 @@ class Tapped:
 def _pair(features: Tensor) -> Tensor:
     """Two records. Real ones may be alike, or zero, and hide what a module does to its batch; numbers can be drawn, tokens cannot."""
     pair = features[[0, -1]]
-    return pair.copy_(torch.from_numpy(rng.generator(0, "probe").normal(size=pair.shape))) if pair.is_floating_point() else pair
+    return (
+        pair.copy_(torch.from_numpy(rng.generator(0, "probe").normal(size=pair.shape)))
+        if pair.is_floating_point()
+        else pair
+    )
 
 
 def _stays_alone(module: nn.Module, pair: Tensor, record: int) -> bool:
@@ -83,7 +100,9 @@ def _stays_alone(module: nn.Module, pair: Tensor, record: int) -> bool:
     if not torch.allclose(before, after, rtol=1e-4, atol=1e-4 * before.abs().max().item()):
         return False
     losses = torch.eye(2, device=pair.device)[record]
-    tapped = Tapped(module, lambda outputs, weights: outputs.square().flatten(1).sum(1) * weights, pair, losses)
+    tapped = Tapped(
+        module, lambda outputs, weights: outputs.square().flatten(1).sum(1) * weights, pair, losses
+    )
     return not tapped.norms[1 - record].any()
 
 

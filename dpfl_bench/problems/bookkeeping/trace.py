@@ -16,7 +16,9 @@ from dpfl_bench.problems.bookkeeping.rules import RULES
 from dpfl_bench.problems.bookkeeping.sums import KEPT_NUMBERS, Found, Gradients, Room
 
 Losses = Callable[[Tensor, Tensor], Tensor]  # (outputs, targets) -> (n,), of each record alone
-Tap = tuple[nn.Module, Tensor, int, Callable[[Tensor, Tensor], Gradients]]  # layer, x, x's version, what gradients(x, g) are found
+Tap = tuple[
+    nn.Module, Tensor, int, Callable[[Tensor, Tensor], Gradients]
+]  # layer, x, x's version, what gradients(x, g) are found
 
 
 class Trace:
@@ -43,7 +45,9 @@ class Trace:
             for layer in self.layers:
                 layer.__dict__["forward"] = partial(self.forward, layer)
             with torch.enable_grad():
-                gradients = self._gradients(losses(module(features.detach()), targets), [] if tried else self.layers.parameters)
+                gradients = self._gradients(
+                    losses(module(features.detach()), targets), [] if tried else self.layers.parameters
+                )
         finally:
             for layer, own in self.layers.items():
                 del layer.__dict__["forward"]
@@ -75,7 +79,9 @@ class Trace:
     def _gradients(self, losses: Tensor, parameters: list[Tensor]) -> tuple[Tensor | None, ...]:
         """By each tapped layer's output."""
         if losses.shape != (self.n,):
-            raise ValueError(f"losses: expected one for each of {self.n} records, got shape {tuple(losses.shape)}")
+            raise ValueError(
+                f"losses: expected one for each of {self.n} records, got shape {tuple(losses.shape)}"
+            )
         self.backward = True
         places = self.places + parameters
         if not (losses.requires_grad and places):
@@ -102,20 +108,28 @@ class Trace:
         else:
             if not x.requires_grad and x.is_floating_point():  # gradients begin here
                 given, named = _with_first(x.detach().requires_grad_(), given, named)
-            out = self.tap(layer, kind.forward(layer, *given, **named), x, partial(RULES[kind], self.room, layer))
+            out = self.tap(
+                layer, kind.forward(layer, *given, **named), x, partial(RULES[kind], self.room, layer)
+            )
         layer.__dict__["_parameters"] = own.parameters
         return out
 
-    def tap(self, layer: nn.Module, out: Tensor, x: Tensor, gradients: Callable[[Tensor, Tensor], Gradients]) -> Tensor:
+    def tap(
+        self, layer: nn.Module, out: Tensor, x: Tensor, gradients: Callable[[Tensor, Tensor], Gradients]
+    ) -> Tensor:
         """x, out: (n, ...)."""
         if x.shape[0] != self.n:
             raise Untappable(f"expected {self.n} records first, got shape {tuple(x.shape)}")
-        if not out.requires_grad:  # of tokens: written to in no place at all, for a leaf cannot be written to later
+        if (
+            not out.requires_grad
+        ):  # of tokens: written to in no place at all, for a leaf cannot be written to later
             out.narrow(0, 0, 0).add_(out.new_zeros((), requires_grad=True))
         self.places.append(GradientEdge(out.grad_fn, out.output_nr))  # type: ignore[arg-type]
         self.taps.append((layer, x.detach(), x._version, gradients))
         return out
 
 
-def _with_first(x: Tensor, given: tuple[Any, ...], named: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+def _with_first(
+    x: Tensor, given: tuple[Any, ...], named: dict[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
     return ((x, *given[1:]), named) if given else ((), {**named, next(iter(named)): x})

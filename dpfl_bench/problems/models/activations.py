@@ -28,5 +28,9 @@ class TemperedSigmoid(nn.Module):
 def activation(name: str, s: float, temp: float, o: float) -> Callable[[], nn.Module]:
     """What makes the layer of this name; s, temp and o are the tempered sigmoid's."""
     ranges.check("model.activation", name, ranges.ACTIVATION)
-    makers: dict[str, Callable[[], nn.Module]] = {"relu": nn.ReLU, "tanh": nn.Tanh, "tempered": partial(TemperedSigmoid, s, temp, o)}
+    makers: dict[str, Callable[[], nn.Module]] = {
+        "relu": nn.ReLU,
+        "tanh": nn.Tanh,
+        "tempered": partial(TemperedSigmoid, s, temp, o),
+    }
     return makers[name]

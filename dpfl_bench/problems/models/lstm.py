@@ -23,7 +23,12 @@ def lstm(
         raise ValueError(
             f"dataset.shape={list(shape)}: expected sequences of tokens, shape [length], for model=lstm (use model=cnn for images)"
         )
-    for name, value in {"embedding": embedding, "hidden": hidden, "layers": layers, "vocabulary": vocabulary}.items():
+    for name, value in {
+        "embedding": embedding,
+        "hidden": hidden,
+        "layers": layers,
+        "vocabulary": vocabulary,
+    }.items():
         if value is not None and value < 1:
             raise ValueError(f"model.{name}={value}: expected at least 1")
     if every_position is None:
@@ -32,7 +37,9 @@ def lstm(
 
 
 class Recurrent(nn.Module):
-    def __init__(self, vocabulary: int, classes: int, embedding: int, hidden: int, layers: int, every_position: bool):
+    def __init__(
+        self, vocabulary: int, classes: int, embedding: int, hidden: int, layers: int, every_position: bool
+    ):
         super().__init__()
         self.embedding = nn.Embedding(vocabulary, embedding)
         self.recurrent = nn.LSTM(embedding, hidden, layers, batch_first=True)
@@ -41,7 +48,9 @@ class Recurrent(nn.Module):
 
     def forward(self, tokens: Tensor) -> Tensor:
         if tokens.is_floating_point():
-            raise ValueError("model=lstm: expected tokens, got a data set of numbers (use model=mlp or logreg)")
+            raise ValueError(
+                "model=lstm: expected tokens, got a data set of numbers (use model=mlp or logreg)"
+            )
         states = self.recurrent(self.embedding(tokens))[0]
         logits: Tensor = self.out(states if self.every_position else states[:, -1])
         return logits

@@ -22,7 +22,9 @@ class Convolution:
 
     def left(self, size: int) -> int:
         """Of so many pixels in a row."""
-        return ((size + 2 * self.padding - self.kernel) // self.stride + 1 - self.pool) // self.pool_stride + 1
+        return (
+            (size + 2 * self.padding - self.kernel) // self.stride + 1 - self.pool
+        ) // self.pool_stride + 1
 
 
 def convolutions(
@@ -37,7 +39,9 @@ def convolutions(
 ) -> tuple[list[Convolution], list[int]]:
     """The convolutions, and the height and width of the last one's maps. A ValueError where images of this shape do not fit."""
     if input_groups < 0 or (input_groups and shape[0] % input_groups):
-        raise ValueError(f"model.input_groups={input_groups}: expected 0 or what divides the {shape[0]} channels of dataset.shape")
+        raise ValueError(
+            f"model.input_groups={input_groups}: expected 0 or what divides the {shape[0]} channels of dataset.shape"
+        )
     layers = _layers(channels, kernel, padding, stride, pool, pool_stride)
     size = list(shape[1:])
     for layer in layers:
@@ -51,7 +55,12 @@ def convolutions(
 
 
 def _layers(
-    channels: list[int], kernel: PerLayer, padding: PerLayer, stride: PerLayer, pool: PerLayer, pool_stride: PerLayer
+    channels: list[int],
+    kernel: PerLayer,
+    padding: PerLayer,
+    stride: PerLayer,
+    pool: PerLayer,
+    pool_stride: PerLayer,
 ) -> list[Convolution]:
     count = len(channels)
     kernels, pools = _each("kernel", kernel, count), _each("pool", pool, count)
@@ -69,5 +78,7 @@ def _layers(
 def _each(name: str, value: PerLayer, count: int, least: int = 1) -> list[int]:
     numbers = list(value) if isinstance(value, list) else [value] * count
     if len(numbers) != count or any(type(n) is not int or n < least for n in numbers):
-        raise ValueError(f"model.{name}={value}: expected a whole number >= {least} or a list of {count}, one for each of model.channels")
+        raise ValueError(
+            f"model.{name}={value}: expected a whole number >= {least} or a list of {count}, one for each of model.channels"
+        )
     return numbers

@@ -19,7 +19,9 @@ def unet3d(shape: list[int], classes: int, channels: int, blocks: int) -> nn.Mod
     channels: the first convolution's, doubled by each block; blocks: the encoder's, with 2x2x2 pooling between them.
     """
     if len(shape) != 4:
-        raise ValueError(f"dataset.shape={list(shape)}: expected volumes of shape [channels, depth, height, width] for model=unet3d")
+        raise ValueError(
+            f"dataset.shape={list(shape)}: expected volumes of shape [channels, depth, height, width] for model=unet3d"
+        )
     if classes != 1:
         raise ValueError(
             f"model=unet3d: expected masks of 0 and 1, that is one class, got {classes} (use model=mlp or logreg to classify whole records)"
@@ -38,10 +40,16 @@ class UNet3d(nn.Module):
         super().__init__()
         widths = [first * 2**block for block in range(blocks)]
         downs = [
-            nn.Sequential(*_convolution(inputs if block == 0 else width, width, norm=block > 0), *_convolution(width, 2 * width))
+            nn.Sequential(
+                *_convolution(inputs if block == 0 else width, width, norm=block > 0),
+                *_convolution(width, 2 * width),
+            )
             for block, width in enumerate(widths)
         ]
-        ups = [nn.Sequential(*_convolution(3 * skip, skip), *_convolution(skip, skip)) for skip in (2 * w for w in widths[-2::-1])]
+        ups = [
+            nn.Sequential(*_convolution(3 * skip, skip), *_convolution(skip, skip))
+            for skip in (2 * w for w in widths[-2::-1])
+        ]
         self.down, self.up = nn.ModuleList(downs), nn.ModuleList(ups)
         self.out = nn.Conv3d(2 * first, 1, 1)
 

@@ -11,7 +11,15 @@ from dpfl_bench.problems.models.cnn import cnn
 from dpfl_bench.problems.models.sizes import VGG_KERNEL, PerLayer
 
 
-def vgg(shape: list[int], classes: int, channels: list[int], pool: PerLayer, pooled: int, hidden: list[int], norm: str) -> nn.Module:
+def vgg(
+    shape: list[int],
+    classes: int,
+    channels: list[int],
+    pool: PerLayer,
+    pooled: int,
+    hidden: list[int],
+    norm: str,
+) -> nn.Module:
     """3x3 convolutions with ReLU and 2x2 pooling where `pool` says 2; maps averaged to pooled x pooled; linear layers.
 
     torch's default initialisation divides the image's part of the activations by sqrt(6) in each layer: next to nothing is left of it.

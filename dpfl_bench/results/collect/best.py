@@ -18,9 +18,34 @@ SPLIT = ("dataset.seed", "partition.seed")  # who holds which record, and which 
 PROBLEM = ("clients", "sampled_clients")  # and all of dataset.*, model.*, partition.*
 # settings that other columns tell, or that choose no hyper-parameter
 TOLD = {
-    *("eps", "delta", "local_steps", "rounds", "total_steps", "local_epochs", "total_epochs", "lr", "seed", "repeats", "eval_every"),
+    *(
+        "eps",
+        "delta",
+        "local_steps",
+        "rounds",
+        "total_steps",
+        "local_epochs",
+        "total_epochs",
+        "lr",
+        "seed",
+        "repeats",
+        "eval_every",
+    ),
     *PROBLEM,
-    *(f"privacy.{key}" for key in ("name", "unit", "trust", "neighbours", "observer", "colluding", "mechanism", "accountant", "clip")),
+    *(
+        f"privacy.{key}"
+        for key in (
+            "name",
+            "unit",
+            "trust",
+            "neighbours",
+            "observer",
+            "colluding",
+            "mechanism",
+            "accountant",
+            "clip",
+        )
+    ),
     *("algo.name", "default_local_steps", "default_total_steps", "stop_at_eps"),
 }
 Row = dict[str, Any]
@@ -32,7 +57,10 @@ def compared(rows: Sequence[Row], differing: Iterable[str]) -> list[Row]:
     A part of a data set is another data set. `budget` is the eps that was asked for where the noise was solved for it, and the eps that
     the run really has elsewhere.
     """
-    return [{**row, **_guarantee(row), "setting": setting} for row, setting in zip(rows, _settings(rows, differing), strict=True)]
+    return [
+        {**row, **_guarantee(row), "setting": setting}
+        for row, setting in zip(rows, _settings(rows, differing), strict=True)
+    ]
 
 
 def _guarantee(row: Row) -> Row:
@@ -47,13 +75,22 @@ def _guarantee(row: Row) -> Row:
     words.append("not fully accounted" if row.get("fully_accounted") is False else None)
     guarantee = ", ".join(str(w) for w in words if w) if real != math.inf else ""
     algo = f"{row['algo']} (naive step)" if row.get("naive") else row["algo"]
-    return {"dataset": whole_or_part(row), "algo": algo, "budget": asked if 0.99 * asked <= real <= asked else real, "guarantee": guarantee}
+    return {
+        "dataset": whole_or_part(row),
+        "algo": algo,
+        "budget": asked if 0.99 * asked <= real <= asked else real,
+        "guarantee": guarantee,
+    }
 
 
 def _settings(rows: Sequence[Row], differing: Iterable[str]) -> list[str]:
     """The problem in words: model, clients, and whatever else of data set, model or partition differs between runs on such a problem."""
     untold = ("dataset.name", *SPLIT)
-    keys = [key for key in differing if key.partition(".")[0] in ("dataset", "model", "partition") and key not in untold]
+    keys = [
+        key
+        for key in differing
+        if key.partition(".")[0] in ("dataset", "model", "partition") and key not in untold
+    ]
 
     def kind(row: Row) -> tuple[Any, ...]:
         return row["dataset"], row.get("model"), row.get("partition.name")
@@ -66,8 +103,16 @@ def _settings(rows: Sequence[Row], differing: Iterable[str]) -> list[str]:
     settings = []
     for row in rows:
         words = [f"{key} {row[key]}" for key in ("model", *PROBLEM) if row.get(key) is not None]
-        words += [f"partition {row['partition.name']}"] if len(values[row["dataset"], "partition.name"]) > 1 else []
-        words += [f"{key} {row.get(key)}" for key in keys if len(values[*kind(row), key]) > 1 and key != "model.name"]
+        words += (
+            [f"partition {row['partition.name']}"]
+            if len(values[row["dataset"], "partition.name"]) > 1
+            else []
+        )
+        words += [
+            f"{key} {row.get(key)}"
+            for key in keys
+            if len(values[*kind(row), key]) > 1 and key != "model.name"
+        ]
         settings.append(", ".join(words))
     return settings
 
@@ -81,13 +126,20 @@ def pooled(rows: Sequence[Row], by: str = MEASURES[0]) -> tuple[list[Row], list[
     points: dict[tuple[Any, ...], list[Row]] = {}
     for row in rows:
         points.setdefault((row.get("point_id") or row["run_id"], row.get("subset")), []).append(row)
-    good = [all(run["status"] == "done" and _is_number(run.get(f"{by}_mean")) for run in runs) for runs in points.values()]
+    good = [
+        all(run["status"] == "done" and _is_number(run.get(f"{by}_mean")) for run in runs)
+        for runs in points.values()
+    ]
     bad = [_of_all(runs) for runs, is_good in zip(points.values(), good, strict=True) if not is_good]
     return [_point(runs, by) for runs, is_good in zip(points.values(), good, strict=True) if is_good], bad
 
 
 def _of_all(runs: list[Row]) -> Row:
-    worst = {key: max(run[key] for run in runs) for key in ("rounds", "budget", "eps") if runs[0].get(key) is not None}
+    worst = {
+        key: max(run[key] for run in runs)
+        for key in ("rounds", "budget", "eps")
+        if runs[0].get(key) is not None
+    }
     return {**runs[0], **worst, "run_ids": [run["run_id"] for run in runs]}
 
 
@@ -102,7 +154,11 @@ def _point(runs: list[Row], by: str) -> Row:
     mean, std = _moments(counted, by)
     splits = dict.fromkeys(map(_split, counted))
     means = {split: _moments([run for run in counted if _split(run) == split], by)[0] for split in splits}
-    counts = {"n_seeds": len(drawn), "n_draws": len({seed for _, seed in drawn}), "models": [len(_seeds(run)) for run in counted]}
+    counts = {
+        "n_seeds": len(drawn),
+        "n_draws": len({seed for _, seed in drawn}),
+        "models": [len(_seeds(run)) for run in counted],
+    }
     return {**_of_all(counted), f"{by}_mean": mean, f"{by}_std": std, **counts, "split_means": means}
 
 
@@ -155,8 +211,14 @@ def placed(bad: Iterable[Row], points: Iterable[Row]) -> list[Row]:
     made = []
     for point in bad:
         own = tuple(point[key] for key in KEYS)
-        dearer = [group for group in found if group[:-1] == own[:-1] and group[-1] > own[-1] and own not in found]
-        asked = [group for group in dearer if any(other["eps_target"] == point["eps_target"] for other in found[group])]
+        dearer = [
+            group for group in found if group[:-1] == own[:-1] and group[-1] > own[-1] and own not in found
+        ]
+        asked = [
+            group
+            for group in dearer
+            if any(other["eps_target"] == point["eps_target"] for other in found[group])
+        ]
         made += [{**point, "budget": group[-1]} for group in asked] or [point]
     return made
 
@@ -174,23 +236,40 @@ def optimal(points: Sequence[Row], settings: Iterable[str], by: str = MEASURES[0
     `settings`: columns that may have been swept. `as_good`: the local steps, of those that were `tried`, whose best point is no worse than
     the seeds can tell; None where a point has one seed, which tells nothing. `varied`: in which settings the points of this row differ.
     """
-    extra = [key for key in settings if key not in TOLD and key.partition(".")[0] not in ("dataset", "model", "partition")]
+    extra = [
+        key
+        for key in settings
+        if key not in TOLD and key.partition(".")[0] not in ("dataset", "model", "partition")
+    ]
     errors = (f"{by}_mean", f"{by}_std", "n_seeds", "eps", "run_ids")
     order, mean = partial(_order, by=by), f"{by}_mean"
     found = groups(points)
-    varied = {group: [key for key in ("clip", "lr", *extra) if len({p.get(key) for p in members}) > 1] for group, members in found.items()}
+    varied = {
+        group: [key for key in ("clip", "lr", *extra) if len({p.get(key) for p in members}) > 1]
+        for group, members in found.items()
+    }
     swept = [key for key in ("clip", "lr", *extra) if any(key in own for own in varied.values())]
     columns = dict.fromkeys(["eps_target", "local_steps", "rounds", "total_steps", "clip", "lr", *swept])
     best = {group: min(members, key=order) for group, members in found.items()}
     free = {group[:3]: point[mean] for group, point in best.items() if group[-1] == math.inf}
     table = []
     for group, point in best.items():
-        row = {**dict(zip(KEYS, group, strict=True)), **{key: point.get(key) for key in (*columns, *errors)}, "varied": varied[group]}
+        row = {
+            **dict(zip(KEYS, group, strict=True)),
+            **{key: point.get(key) for key in (*columns, *errors)},
+            "varied": varied[group],
+        }
         by_steps = {other["local_steps"]: other for other in sorted(found[group], key=order, reverse=True)}
         row["tried"] = sorted(by_steps)
         known = all(other["n_seeds"] > 1 for other in by_steps.values())
-        row["as_good"] = [steps for steps in row["tried"] if not _told_apart(point, by_steps[steps], by)] if known else None
-        table.append({**row, "gap": point[mean] - _without_privacy(free, *group[:3]), "points": len(found[group])})
+        row["as_good"] = (
+            [steps for steps in row["tried"] if not _told_apart(point, by_steps[steps], by)]
+            if known
+            else None
+        )
+        table.append(
+            {**row, "gap": point[mean] - _without_privacy(free, *group[:3]), "points": len(found[group])}
+        )
     return Table(table, swept, by)
 
 
@@ -208,7 +287,9 @@ def _told_apart(best: Row, other: Row, by: str) -> bool:
 
 def _without_privacy(free: Mapping[tuple[Any, ...], float], dataset: str, setting: str, algo: str) -> float:
     """The error at eps=inf. NaN where that was not run."""
-    return next((free[dataset, setting, name] for name in alike(algo) if (dataset, setting, name) in free), math.nan)
+    return next(
+        (free[dataset, setting, name] for name in alike(algo) if (dataset, setting, name) in free), math.nan
+    )
 
 
 def alike(algo: str) -> tuple[str, ...]:

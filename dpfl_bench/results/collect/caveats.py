@@ -34,15 +34,25 @@ class Caveat:
 def of_runs(finished: Sequence[Run], found: Found, clashes: Sequence[Clash]) -> list[Caveat]:
     """What the runs themselves would mislead by, whatever the table makes of them."""
     said = [Caveat(f"mixed_{clash.part}", clash.says, {"runs": _by_hash(clash)}) for clash in clashes]
-    silent = [run.name for run in finished if any(origin(run, part) is None for part in ("targets", "package", "data"))]
+    silent = [
+        run.name
+        for run in finished
+        if any(origin(run, part) is None for part in ("targets", "package", "data"))
+    ]
     if silent:
         says = f"{len(silent)} of {len(finished)} runs do not tell by which code and on which data they were computed"
-        said.append(Caveat("no_origin", f"{says} ({silent[0]}{', ...' if len(silent) > 1 else ''}).", {"runs": silent}))
+        said.append(
+            Caveat(
+                "no_origin", f"{says} ({silent[0]}{', ...' if len(silent) > 1 else ''}).", {"runs": silent}
+            )
+        )
     if found.twice:
         taken, left = found.twice[0]
         more = f", and {len(found.twice) - 1} more" if len(found.twice) > 1 else ""
         says = f"Run {taken.name} has two folders that tell different results, {left.path} and {taken.path}, which was taken{more}."
-        folders = [{"run": run.name, "taken": str(run.path), "left": str(other.path)} for run, other in found.twice]
+        folders = [
+            {"run": run.name, "taken": str(run.path), "left": str(other.path)} for run, other in found.twice
+        ]
         said.append(Caveat("twice", says, {"folders": folders}))
     return said
 
@@ -72,11 +82,14 @@ def of_all(why: Sequence[tuple[Row, str]], rows: Sequence[Row]) -> list[Caveat]:
     for row, reason in why:
         reasons.setdefault(reason, []).append(row)
     return [
-        Caveat("no_eps_of_all", f"No eps of all n for {_names(found, rows)}: {reason}.", _rows(found)) for reason, found in reasons.items()
+        Caveat("no_eps_of_all", f"No eps of all n for {_names(found, rows)}: {reason}.", _rows(found))
+        for reason, found in reasons.items()
     ]
 
 
-def of_table(rows: Sequence[Row], points: Sequence[Row], bad: Sequence[Row], folders: Mapping[str, Path]) -> list[Caveat]:
+def of_table(
+    rows: Sequence[Row], points: Sequence[Row], bad: Sequence[Row], folders: Mapping[str, Path]
+) -> list[Caveat]:
     """bad: points without an error, in the groups of the others."""
     found, without = groups(points), groups(bad)
     tried = {group: [*members, *without.get(group, [])] for group, members in found.items()}
@@ -95,7 +108,9 @@ def of_table(rows: Sequence[Row], points: Sequence[Row], bad: Sequence[Row], fol
 
 _SEED = "One seed at points of {rows}: what is best there may be luck, and which are as good is not known (?); repeats=5 makes five."
 _POINT = "One point only in {rows}: nothing was swept, so it is no optimum."
-_STEPS = 'One number of local steps only in {rows}: they were not swept, so "best local steps" is what was given.'
+_STEPS = (
+    'One number of local steps only in {rows}: they were not swept, so "best local steps" is what was given.'
+)
 
 
 def _key(row: Row) -> tuple[Any, ...]:
@@ -140,14 +155,19 @@ def _edges(rows: Sequence[Row], tried: Mapping[tuple[Any, ...], Sequence[Row]]) 
     first = f"{name(row)}: {', '.join(edges)}{'; ...' if len(found) > 1 else ''}"
     count = f"{len(found)} of {len(rows)} rows" if len(rows) > 1 else "the row"
     says = f"The best lies at the edge of what was tried in {count} ({first}): a better one may lie beyond."
-    return Caveat("edge", says, {"rows": [{**{key: row[key] for key in KEYS}, "edges": edges} for row, edges in found]})
+    return Caveat(
+        "edge", says, {"rows": [{**{key: row[key] for key in KEYS}, "edges": edges} for row, edges in found]}
+    )
 
 
 def _edge(row: Row, members: Sequence[Row]) -> list[str]:
     """What the best has the least or the most of. Points that diverged were tried too; nothing is below one local step or one round."""
     edges = []
     steps = sorted({point["local_steps"] for point in members})
-    at_least, at_most = row["local_steps"] == steps[0] > 1, row["local_steps"] == steps[-1] and row["rounds"] > 1
+    at_least, at_most = (
+        row["local_steps"] == steps[0] > 1,
+        row["local_steps"] == steps[-1] and row["rounds"] > 1,
+    )
     if len(steps) > 1 and (at_least or at_most):
         edges.append(f"local_steps {row['local_steps']} of {steps[0]} to {steps[-1]}")
     beside = [point for point in members if point["local_steps"] == row["local_steps"]]
@@ -172,7 +192,11 @@ def _no_baseline(rows: Sequence[Row], folders: Mapping[str, Path]) -> Caveat | N
     more = f" (and {others} more, told by --json)" if others else ""
     says = f"No run with eps=inf beside {_names(found, rows)}, so the gap is not known"
     says += f"; to add it: {commands[0]}{more}" if commands[0] else "; run the same with eps=inf to add it"
-    return Caveat("no_baseline", says, {"rows": [{**r, "command": c} for r, c in zip(_rows(found)["rows"], commands, strict=True)]})
+    return Caveat(
+        "no_baseline",
+        says,
+        {"rows": [{**r, "command": c} for r, c in zip(_rows(found)["rows"], commands, strict=True)]},
+    )
 
 
 def _without_privacy(row: Row, folders: Mapping[str, Path]) -> str | None:
@@ -182,14 +206,18 @@ def _without_privacy(row: Row, folders: Mapping[str, Path]) -> str | None:
         for word in overrides(folders[run]):
             key, _, value = word.replace("\\{", "{").replace("\\}", "}").partition("=")
             given.setdefault(key, {})[value] = None
-    words = {key: list(values) for key, values in given.items() if key.lstrip("+~").partition(".")[0] not in IDLE}
+    words = {
+        key: list(values) for key, values in given.items() if key.lstrip("+~").partition(".")[0] not in IDLE
+    }
     if not words:
         return None
     if "local_steps" in words:
         words["local_steps"] = [str(steps) for steps in row["tried"]]
     sweep = ["-m"] if any(len(values) > 1 for values in words.values()) else []
     said = (f"{key}={','.join(values)}" if any(values) else key for key, values in words.items())
-    return shlex.join(["dpfl-bench", "run", *sweep, *_own_configs(folders[row["run_ids"][0]]), *said, "eps=inf"])
+    return shlex.join(
+        ["dpfl-bench", "run", *sweep, *_own_configs(folders[row["run_ids"][0]]), *said, "eps=inf"]
+    )
 
 
 def _own_configs(folder: Path) -> list[str]:
@@ -209,11 +237,20 @@ def _other_splits(rows: Sequence[Row], points: Sequence[Row]) -> Caveat | None:
     found = []
     for row in rows:
         base = next(
-            (free[row["dataset"], row["setting"], a] for a in alike(row["algo"]) if (row["dataset"], row["setting"], a) in free), row
+            (
+                free[row["dataset"], row["setting"], a]
+                for a in alike(row["algo"])
+                if (row["dataset"], row["setting"], a) in free
+            ),
+            row,
         )
         if splits[tuple(base["run_ids"])] != splits[tuple(row["run_ids"])]:
             found.append(row)
-    says = f"The gap of {_names(found, rows)} is to runs on other splits of the data: part of it may be the splits' own." if found else ""
+    says = (
+        f"The gap of {_names(found, rows)} is to runs on other splits of the data: part of it may be the splits' own."
+        if found
+        else ""
+    )
     return Caveat("gap_across_splits", says, _rows(found)) if found else None
 
 

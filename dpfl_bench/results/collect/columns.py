@@ -82,7 +82,10 @@ def _source(targets: Mapping[str, str], config: Mapping[str, str], of_dataset: S
         ours = loader.startswith("dpfl_bench.data.")
         dropped = PREPARING if ours else set()
         dropped = dropped if not ours or loader.startswith(DRAWN) else dropped | {"dataset.seed"}
-        records = (loader, *((key, config[key]) for key in of_dataset if key in config and key not in dropped))
+        records = (
+            loader,
+            *((key, config[key]) for key in of_dataset if key in config and key not in dropped),
+        )
     whole = all(f"{group}._target_" in targets for group in ("algo", "model", "dataset", "partition"))
     return Source(tuple(map("=".join, targets.items())) if whole else None, records)
 
@@ -91,7 +94,9 @@ def flat(text: str) -> dict[str, str]:
     """Dotted name -> the YAML of its value, of a config as OmegaConf writes it: block style, a key a line, nothing in flow style but
     empty collections. A line deeper than a key with a value, or that is no key, goes on with that value."""
     found: dict[str, str] = {}
-    above: list[tuple[int, str]] = []  # indent and dotted name of the key at hand and of those that it is inside of
+    above: list[
+        tuple[int, str]
+    ] = []  # indent and dotted name of the key at hand and of those that it is inside of
     for line in text.splitlines():
         match = _LINE.match(line)
         indent = len(match[1]) if match else -1
@@ -135,7 +140,11 @@ def _config(folder: Path, overrides: Mapping[str, str]) -> dict[str, str]:
 def _told(config: Mapping[str, str]) -> dict[str, str]:
     """What is part of a run's id. Without privacy its settings are idle: of many runs with one id, the first left its own there."""
     idle = config.get("eps") in (".inf", "inf") and config.get("privacy.bound_without_noise") != "true"
-    return {key: _IDLE if idle and _is_of_privacy(key) else value for key, value in config.items() if _counts(key, _target_of(key, config))}
+    return {
+        key: _IDLE if idle and _is_of_privacy(key) else value
+        for key, value in config.items()
+        if _counts(key, _target_of(key, config))
+    }
 
 
 def _is_of_privacy(key: str) -> bool:
@@ -150,7 +159,9 @@ def _target_of(key: str, config: Mapping[str, str]) -> str:
 @lru_cache(maxsize=100_000)
 def _counts(key: str, target: str) -> bool:
     group, _, inner = key.partition(".")
-    untold = untold_of({"_target_": target}, {"dataset": UNTOLD_OF_DATASET, "model": UNTOLD_OF_MODEL}.get(group, {}))
+    untold = untold_of(
+        {"_target_": target}, {"dataset": UNTOLD_OF_DATASET, "model": UNTOLD_OF_MODEL}.get(group, {})
+    )
     return not (group in UNTOLD or inner == "_target_" or inner.partition(".")[0] in untold)
 
 

@@ -26,7 +26,13 @@ NEEDED: dict[str, Any] = {
     "local_steps": int,
     "rounds": int,
 }
-NUMBERS = ("eps", "delta", "lr", "total_steps", *(f"{by}_{of}" for by in MEASURES for of in ("mean", "std")))  # or null
+NUMBERS = (
+    "eps",
+    "delta",
+    "lr",
+    "total_steps",
+    *(f"{by}_{of}" for by in MEASURES for of in ("mean", "std")),
+)  # or null
 UNREADABLE = (OSError, *BROKEN)
 
 
@@ -59,7 +65,9 @@ def look(folders: Iterable[str]) -> Found:
     broken = 0
     for folder in map(Path, folders):
         if not folder.is_dir():
-            raise ConfigError(f"{folder}: expected folders with runs, there is nothing of that name; run dpfl-bench run first")
+            raise ConfigError(
+                f"{folder}: expected folders with runs, there is nothing of that name; run dpfl-bench run first"
+            )
         read_ones, unread = sweeps.below(folder)
         found = {sweep.path: sweep for sweep in read_ones}
         broken += unread

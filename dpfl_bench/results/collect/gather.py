@@ -41,7 +41,9 @@ class Collected:
 
     @property
     def states(self) -> Counter[str]:
-        return Counter(run.result["status"] if run.result else run.word for run in self.found.runs if not run.unusable)
+        return Counter(
+            run.result["status"] if run.result else run.word for run in self.found.runs if not run.unusable
+        )
 
     @property
     def left_out(self) -> Counter[str]:
@@ -69,8 +71,14 @@ class Collected:
 
     def text(self) -> str:
         lines = [tables.markdown(self.table), *map(escape.plain, [*self.said, *self._gaps()])]
-        files = "results.csv, table.md, table.csv, table.tex and plots in " if any(run.result for run in self.found.runs) else ""
-        lines.append(f"{self.runs} runs; {f'{files}{self.folder}' if files else 'none is finished, so nothing is written'}")
+        files = (
+            "results.csv, table.md, table.csv, table.tex and plots in "
+            if any(run.result for run in self.found.runs)
+            else ""
+        )
+        lines.append(
+            f"{self.runs} runs; {f'{files}{self.folder}' if files else 'none is finished, so nothing is written'}"
+        )
         return "\n".join(lines) + "\n"
 
     def _gaps(self) -> list[str]:
@@ -79,23 +87,35 @@ class Collected:
         if self.unfinished:
             words = Counter(run.word for run in self.found.runs if run.word)
             names = ", ".join(self.unfinished[:5]) + (", ..." if len(self.unfinished) > 5 else "")
-            lines.append(f"unfinished: {len(self.unfinished)} ({', '.join(f'{n} {word}' for word, n in words.items())}): {names}")
+            lines.append(
+                f"unfinished: {len(self.unfinished)} ({', '.join(f'{n} {word}' for word, n in words.items())}): {names}"
+            )
         lines += [f"left out: {count} ({why})" for why, count in self.left_out.items()]
         for sweep, count in self.found.missing:
-            lines.append(f"missing: {count} of {len(sweep.runs)} points of {sweep.path} have no run folder; to finish: {sweep.command}")
+            lines.append(
+                f"missing: {count} of {len(sweep.runs)} points of {sweep.path} have no run folder; to finish: {sweep.command}"
+            )
         if self.found.broken:
             lines.append(f"left out: {self.found.broken} folders with a sweep.json that cannot be read")
         return lines
 
 
-def collect(given: Sequence[str], to: str | None, tuning: Tuning | None = None, by: str = MEASURES[0], mixed: bool = False) -> Collected:
+def collect(
+    given: Sequence[str],
+    to: str | None,
+    tuning: Tuning | None = None,
+    by: str = MEASURES[0],
+    mixed: bool = False,
+) -> Collected:
     """Read every run below the folders `given`; a run seen twice counts once. by: what the best point is least in.
 
     mixed: take runs into one table whose code or data differ, and say so.
     """
     found = folders.look(given)
     if not found.runs and not found.missing:
-        raise ConfigError(f"{' '.join(given)}: expected folders with runs (with a status.json), found none; run dpfl-bench run first")
+        raise ConfigError(
+            f"{' '.join(given)}: expected folders with runs (with a status.json), found none; run dpfl-bench run first"
+        )
     finished = sorted((run for run in found.runs if run.result), key=lambda run: run.name)
     if not finished:
         return Collected(Table([], []), [TUNING], [], found, _target(Path(given[0]), to))
@@ -155,20 +175,36 @@ def _rows(runs: Sequence[Run], told: Columns) -> list[Row]:
     rows = []
     for run, given in zip(runs, told.rows, strict=True):
         result = run.result or {}
-        scalars = {key: value for key, value in result.items() if not isinstance(value, dict | list) and key != "seconds"}
+        scalars = {
+            key: value
+            for key, value in result.items()
+            if not isinstance(value, dict | list) and key != "seconds"
+        }
         first = {"run_id": result["run_id"], "status": result["status"], "seeds": result.get("seeds")}
-        swept = {key: value for key, value in given.items() if key.removesuffix(".name") not in {*scalars, "eps"}}
+        swept = {
+            key: value for key, value in given.items() if key.removesuffix(".name") not in {*scalars, "eps"}
+        }
         hashes = {f"origin.{part}": digest for part in WHAT if (digest := origin(run, part))}
         rows.append({**first, **swept, **scalars, **hashes})
-    rows.sort(key=lambda row: (row["dataset"], row["algo"], -row["eps_target"], row["local_steps"], row["run_id"]))
+    rows.sort(
+        key=lambda row: (row["dataset"], row["algo"], -row["eps_target"], row["local_steps"], row["run_id"])
+    )
     return rows
 
 
 def _write(made: Collected, rows: Sequence[Row]) -> None:
     folder = RunFolder(made.folder)
-    folder.write("results.csv", tables.csv_text(rows, list(dict.fromkeys(key for row in rows for key in row))))
-    folder.write("table.csv", tables.csv_text(made.table.rows, list(dict.fromkeys(key for row in made.table.rows for key in row))))
-    folder.write("table.md", "\n\n".join([tables.markdown(made.table).rstrip(), *map(escape.markdown, made.said)]) + "\n")
+    folder.write(
+        "results.csv", tables.csv_text(rows, list(dict.fromkeys(key for row in rows for key in row)))
+    )
+    folder.write(
+        "table.csv",
+        tables.csv_text(made.table.rows, list(dict.fromkeys(key for row in made.table.rows for key in row))),
+    )
+    folder.write(
+        "table.md",
+        "\n\n".join([tables.markdown(made.table).rstrip(), *map(escape.markdown, made.said)]) + "\n",
+    )
     folder.write("table.tex", tables.latex(made.table, made.said))
 
 
@@ -181,9 +217,13 @@ def _plot(points: Sequence[Row], table: Table, target: Path, apart: Sequence[Cla
         for guarantee in sorted({point["guarantee"] for point in here} - {""}) or [""]:
             members = [point for point in here if point["guarantee"] in ("", guarantee)]
             if len({point["local_steps"] for point in members}) > 1:
-                mixed = ["runs of different code or data"] if set(differing(members, apart)) - {"package"} else []
+                mixed = (
+                    ["runs of different code or data"] if set(differing(members, apart)) - {"package"} else []
+                )
                 lines = map(escape.plain, [f"{dataset}: {setting}", guarantee or "no privacy", *over, *mixed])
-                pictures.setdefault(plots.stem(dataset.partition(" (")[0]), []).append(("\n".join(lines), members))
+                pictures.setdefault(plots.stem(dataset.partition(" (")[0]), []).append(
+                    ("\n".join(lines), members)
+                )
     for stem, found in pictures.items():
         for number, (title, members) in enumerate(found, start=1):
             name = f"u_curves_{stem}" + (f"_{number}" if len(found) > 1 else "")

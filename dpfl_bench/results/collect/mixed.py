@@ -18,7 +18,11 @@ from dpfl_bench.results.collect.columns import Source
 from dpfl_bench.results.collect.folders import Run
 from dpfl_bench.results.summary import whole_or_part
 
-WHAT = {"targets": "different code of their own", "data": "different data", "package": "different states of dpfl-bench's code"}
+WHAT = {
+    "targets": "different code of their own",
+    "data": "different data",
+    "package": "different states of dpfl-bench's code",
+}
 NAMES = ("algo", "model", "dataset", "partition")
 FIRST = 3  # folders that are named of each kind
 
@@ -46,7 +50,10 @@ def clashes(runs: Sequence[Run], sources: Sequence[Source]) -> list[Clash]:
     """What differs, once each."""
     pairs = list(zip(runs, sources, strict=True))
     named = _split("targets", ((run, _names(run)) for run in runs))
-    by_name = [_clash("targets", ", ".join(map(" ".join, zip(NAMES, of, strict=True))), found) for of, found in named.items()]
+    by_name = [
+        _clash("targets", ", ".join(map(" ".join, zip(NAMES, of, strict=True))), found)
+        for of, found in named.items()
+    ]
     targeted = ((run, source.targets) for run, source in pairs if source.targets)
     known = {digest for clash in by_name if clash for digest in clash.runs}
     by_target = [
@@ -55,8 +62,14 @@ def clashes(runs: Sequence[Run], sources: Sequence[Source]) -> list[Clash]:
         if not known.issuperset(found)
     ]
     records = ((run, (_names(run)[2], source.records)) for run, source in pairs if source.records)
-    of_data = [_clash("data", f"dataset {of[0]}, same settings", found) for of, found in _split("data", records).items()]
-    of_package = [_clash("package", "these runs", found) for found in _split("package", ((run, 0) for run in runs)).values()]
+    of_data = [
+        _clash("data", f"dataset {of[0]}, same settings", found)
+        for of, found in _split("data", records).items()
+    ]
+    of_package = [
+        _clash("package", "these runs", found)
+        for found in _split("package", ((run, 0) for run in runs)).values()
+    ]
     return [clash for clash in (*by_name, *by_target, *of_data, *of_package) if clash]
 
 
@@ -73,7 +86,9 @@ def refuse(found: Iterable[Clash]) -> None:
 def differing(points: Iterable[Row], found: Iterable[Clash]) -> list[str]:
     """In what the runs of these points differ."""
     own = {run for point in points for run in point["run_ids"]}
-    return sorted({clash.part for clash in found if sum(not own.isdisjoint(names) for names in clash.names) > 1})
+    return sorted(
+        {clash.part for clash in found if sum(not own.isdisjoint(names) for names in clash.names) > 1}
+    )
 
 
 def marked(rows: Sequence[Row], points: Sequence[Row], found: Sequence[Clash]) -> list[Row]:

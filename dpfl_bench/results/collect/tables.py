@@ -28,7 +28,10 @@ class Column:
 def laid_out(table: Table) -> list[Column]:
     """For a person; settings and guarantees are told where they differ."""
     rows = table.rows
-    columns = [Column("data set", [row["dataset"] for row in rows], False), Column("algorithm", [row["algo"] for row in rows], False)]
+    columns = [
+        Column("data set", [row["dataset"] for row in rows], False),
+        Column("algorithm", [row["algo"] for row in rows], False),
+    ]
     for key in ("setting", "guarantee"):
         if len({row[key] for row in rows if row[key]}) > 1:
             columns.append(Column(key, [row[key] for row in rows], False))
@@ -40,11 +43,16 @@ def laid_out(table: Table) -> list[Column]:
     heads = {"rounds": "rounds", "total_steps": "total steps"}
     columns += [Column(heads[key], [_cell(row[key]) for row in rows]) for key in heads]
     columns += [
-        Column(key, ["null" if row[key] is None and key in row["varied"] else _cell(row[key]) for row in rows]) for key in table.swept
+        Column(
+            key, ["null" if row[key] is None and key in row["varied"] else _cell(row[key]) for row in rows]
+        )
+        for key in table.swept
     ]
     columns.append(Column(table.by.replace("_", " "), [_error(row, table.by) for row in rows]))
     columns.append(Column("n seeds", [str(row["n_seeds"]) for row in rows]))
-    columns.append(Column("gap to no privacy", ["" if math.isnan(row["gap"]) else f"{row['gap']:+.4f}" for row in rows]))
+    columns.append(
+        Column("gap to no privacy", ["" if math.isnan(row["gap"]) else f"{row['gap']:+.4f}" for row in rows])
+    )
     if any("tuning_eps" in row for row in rows):
         columns.append(Column("trials", [_cell(row["tuning_trials"]) for row in rows]))
         columns.append(Column("eps with tuning", [_cell(row["tuning_eps"]) for row in rows]))
@@ -60,7 +68,9 @@ def _eps_of_all(row: Row) -> str:
 
 def _error(row: Row, by: str) -> str:
     std = row[f"{by}_std"]
-    return f"{row[f'{by}_mean']:.4f}" + (f" ± {std:.4f}" if row["n_seeds"] > 1 and not math.isnan(std) else "")
+    return f"{row[f'{by}_mean']:.4f}" + (
+        f" ± {std:.4f}" if row["n_seeds"] > 1 and not math.isnan(std) else ""
+    )
 
 
 def _ranges(chosen: Sequence[int] | None, tried: Sequence[int]) -> str:
@@ -85,7 +95,10 @@ def _cell(value: Any) -> str:
 
 def markdown(table: Table) -> str:
     columns = laid_out(table)
-    lines = [[column.head for column in columns], *([column.cells[index] for column in columns] for index in range(len(table.rows)))]
+    lines = [
+        [column.head for column in columns],
+        *([column.cells[index] for column in columns] for index in range(len(table.rows))),
+    ]
     lines = [[escape.markdown(cell) for cell in line] for line in lines]
     lines.insert(1, ["---:" if column.right else "---" for column in columns])
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
@@ -100,7 +113,10 @@ def latex(table: Table, notes: Iterable[str]) -> str:
         "\\toprule",
     ]
     lines += [" & ".join(escape.tex(column.head) for column in columns) + r" \\", "\\midrule"]
-    lines += [" & ".join(escape.tex(column.cells[index]) for column in columns) + r" \\" for index in range(len(table.rows))]
+    lines += [
+        " & ".join(escape.tex(column.cells[index]) for column in columns) + r" \\"
+        for index in range(len(table.rows))
+    ]
     lines += [
         "\\bottomrule",
         "\\end{tabular}",

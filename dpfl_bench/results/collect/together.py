@@ -20,10 +20,14 @@ from dpfl_bench.results.collect.best import SPLIT, Row
 from dpfl_bench.results.collect.tuning import composition
 from dpfl_bench.results.folder import BROKEN, RunFolder
 
-Releases = tuple[tuple[Composition, float, int], ...]  # composition of one model, its noise multiplier, how many such models
+Releases = tuple[
+    tuple[Composition, float, int], ...
+]  # composition of one model, its noise multiplier, how many such models
 
 
-def with_eps_of_all(rows: Sequence[Row], points: Sequence[Row], folders: Mapping[str, Path]) -> tuple[list[Row], list[tuple[Row, str]]]:
+def with_eps_of_all(
+    rows: Sequence[Row], points: Sequence[Row], folders: Mapping[str, Path]
+) -> tuple[list[Row], list[tuple[Row, str]]]:
     """The rows with `eps_all`, and those without a number, with the reason."""
     of_runs = {tuple(point["run_ids"]): point for point in points}
     answers = [eps_of_all(of_runs[tuple(row["run_ids"])], folders) for row in rows]
@@ -75,7 +79,9 @@ def _read(folder: RunFolder, delta: float) -> tuple[Composition, float]:
         one, z = composition(told["accounted"]["as_one_of"][0]), float(told["accounted"]["noise_multiplier"])
         same = told["delta"] == delta
     except (OSError, IndexError, *BROKEN):
-        raise PrivacyError("a run does not tell what it released; expected privacy.json of this version") from None
+        raise PrivacyError(
+            "a run does not tell what it released; expected privacy.json of this version"
+        ) from None
     if told.get("accountant") == "paper" or not told.get("fully_accounted"):
         raise PrivacyError("a run is not fully accounted")
     if not (0 < z < math.inf and same):
@@ -87,8 +93,14 @@ def _read(folder: RunFolder, delta: float) -> tuple[Composition, float]:
 def composed(released: Releases, delta: float) -> float:
     """Eps at delta of all these releases."""
     gaussian = [c.mechanism == "gaussian" and not c.rounds for c, _, _ in released]
-    mu = math.sqrt(math.fsum(_mu_squared(*each) for each, plain in zip(released, gaussian, strict=True) if plain))
-    others = [(_repeated(c, models), z) for (c, z, models), plain in zip(released, gaussian, strict=True) if not plain]
+    mu = math.sqrt(
+        math.fsum(_mu_squared(*each) for each, plain in zip(released, gaussian, strict=True) if plain)
+    )
+    others = [
+        (_repeated(c, models), z)
+        for (c, z, models), plain in zip(released, gaussian, strict=True)
+        if not plain
+    ]
     others = _merged(others)
     if not others:
         return accounting.eps_of_gaussian(mu, delta)

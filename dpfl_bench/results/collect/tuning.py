@@ -28,7 +28,9 @@ class Tuning:
             selection.check(self.distribution, self.mean)
 
 
-def tuned(rows: Sequence[Row], points: Iterable[Row], folders: Mapping[str, Path], asked: Tuning) -> tuple[list[Row], list[str]]:
+def tuned(
+    rows: Sequence[Row], points: Iterable[Row], folders: Mapping[str, Path], asked: Tuning
+) -> tuple[list[Row], list[str]]:
     """The table's rows with `tuning_eps` and `tuning_trials`, their mean number (None where there is none), and what to say of them.
 
     points: every one that may be drawn: that a run of it diverged was learnt from private data.
@@ -43,7 +45,9 @@ def tuned(rows: Sequence[Row], points: Iterable[Row], folders: Mapping[str, Path
                 mean = float(len(members)) if asked.mean is None else asked.mean
                 eps, trials = _epsilon(members, folders, asked.distribution, mean), mean
             except PrivacyError as error:
-                notes.append(f"no eps with tuning for {row['algo']} on {row['dataset']} at eps {row['budget']:.4g}: {error}")
+                notes.append(
+                    f"no eps with tuning for {row['algo']} on {row['dataset']} at eps {row['budget']:.4g}: {error}"
+                )
         made.append({**row, "tuning_trials": trials, "tuning_eps": eps})
     if all(row["budget"] == math.inf for row in rows):
         notes.append("no eps with tuning: all runs have eps=inf, there is no privacy to lose")
@@ -72,22 +76,33 @@ def candidate(folder: RunFolder) -> Candidate:
         if told is None or accounted is None:
             raise KeyError
         if told["accountant"] == "paper" or not told["fully_accounted"]:
-            raise PrivacyError(f"run {folder.path.name} is not fully accounted; expected runs with a guarantee")
-        z, alternatives = float(accounted["noise_multiplier"]), [composition(each) for each in accounted["fresh"]]
+            raise PrivacyError(
+                f"run {folder.path.name} is not fully accounted; expected runs with a guarantee"
+            )
+        z, alternatives = (
+            float(accounted["noise_multiplier"]),
+            [composition(each) for each in accounted["fresh"]],
+        )
     except (OSError, KeyError, TypeError, ValueError) as error:
         if isinstance(error, PrivacyError):
             raise
-        raise PrivacyError(f"run {folder.path.name} does not tell what it released; expected privacy.json of this version") from None
+        raise PrivacyError(
+            f"run {folder.path.name} does not tell what it released; expected privacy.json of this version"
+        ) from None
     if not 0 < z < math.inf:
         raise PrivacyError(f"run {folder.path.name} has no noise; expected runs with privacy")
     if not alternatives:
-        raise PrivacyError(f"run {folder.path.name}: no bound holds before its cohorts are drawn; expected client_sampling=fixed")
+        raise PrivacyError(
+            f"run {folder.path.name}: no bound holds before its cohorts are drawn; expected client_sampling=fixed"
+        )
     return alternatives[0], z
 
 
 def composition(told: dict[str, Any]) -> Composition:
     companions = tuple(Companion(**each) for each in told["companions"])
-    return Composition(**{**told, "companions": companions, "rounds": tuple((k, count) for k, count in told["rounds"])})
+    return Composition(
+        **{**told, "companions": companions, "rounds": tuple((k, count) for k, count in told["rounds"])}
+    )
 
 
 def _assumptions(asked: Tuning) -> str:

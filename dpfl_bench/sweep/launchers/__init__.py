@@ -9,8 +9,12 @@ from dpfl_bench.checks.errors import ConfigError
 from dpfl_bench.config.targets import target
 from dpfl_bench.sweep.launchers.base import Launcher
 
-OURS = {f"{__name__}.{path}" for path in ("basic.Basic", "joblib.Joblib", "slurm.Slurm")}  # a dry run calls them: nothing else
-HYDRAS_BASIC = "hydra._internal.core_plugins.basic_launcher.BasicLauncher"  # what `hydra/launcher=basic` names
+OURS = {
+    f"{__name__}.{path}" for path in ("basic.Basic", "cores.Joblib", "slurm.launcher.Slurm")
+}  # a dry run calls them: nothing else
+HYDRAS_BASIC = (
+    "hydra._internal.core_plugins.basic_launcher.BasicLauncher"  # what `hydra/launcher=basic` names
+)
 
 
 def chosen(node: Mapping[str, Any]) -> Launcher:
@@ -18,6 +22,8 @@ def chosen(node: Mapping[str, Any]) -> Launcher:
     if node["_target_"] == HYDRAS_BASIC:
         node = {"_target_": f"{__name__}.basic.Basic"}
     if node["_target_"] not in OURS:
-        raise ConfigError(f"hydra/launcher: expected basic, joblib or slurm, got the class {node['_target_']}")
+        raise ConfigError(
+            f"hydra/launcher: expected basic, joblib or slurm, got the class {node['_target_']}"
+        )
     made: Launcher = target(node)(**{key: value for key, value in node.items() if key != "_target_"})
     return made

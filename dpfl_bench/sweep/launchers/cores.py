@@ -47,7 +47,9 @@ class Joblib:
 
     def __post_init__(self) -> None:
         if not isinstance(self.n_jobs, int) or (self.n_jobs < 1 and self.n_jobs != -1):
-            raise ConfigError(f"hydra.launcher.n_jobs={self.n_jobs}: expected at least 1, or -1 for all cores")
+            raise ConfigError(
+                f"hydra.launcher.n_jobs={self.n_jobs}: expected at least 1, or -1 for all cores"
+            )
 
     @property
     def at_once(self) -> int:
@@ -109,7 +111,9 @@ class _Crew:
     asked: bool = False
 
     def __enter__(self) -> _Crew:
-        self.threads = max(1, device.cores() // self.size) if self.size > 1 else None  # None: as for a single run
+        self.threads = (
+            max(1, device.cores() // self.size) if self.size > 1 else None
+        )  # None: as for a single run
         self.context = early.context()
         return self
 
@@ -140,7 +144,9 @@ class _Crew:
                 if worker.point and not self.asked:
                     _failed(worker.point, code)
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         for worker in self.busy:  # a second signal to us: it passes that on too
             _signal(worker, signal.SIGINT)
         for worker in self.workers:
@@ -186,7 +192,9 @@ def _serve(link: Connection, threads: int | None) -> None:
         os.environ["OMP_NUM_THREADS"] = str(threads)
         os.environ.pop("SLURM_CPUS_PER_TASK", None)  # of all workers together
     sys.stdout = sys.stderr = _Lines(link)
-    with contextlib.suppress(EOFError, OSError):  # siblings may hold the other end open, so that a dead command is not always heard
+    with contextlib.suppress(
+        EOFError, OSError
+    ):  # siblings may hold the other end open, so that a dead command is not always heard
         while lives() and (told := link.recv()):
             link.send(work(point=told[0], composed=told[1], wait=False))
 

@@ -30,8 +30,17 @@ def test_everything_is_written_with_the_sentence_on_tuning() -> None:
     said = call("collect", "runs", "--to", "out/of/here")
     assert said.code == 0
     assert TUNING in said.out
-    assert said.out.splitlines()[-1] == "2 runs; results.csv, table.md, table.csv, table.tex and plots in out/of/here"
-    assert sorted(os.listdir("out/of/here")) == ["results.csv", "table.csv", "table.md", "table.tex", "u_curves_digits.png"]
+    assert (
+        said.out.splitlines()[-1]
+        == "2 runs; results.csv, table.md, table.csv, table.tex and plots in out/of/here"
+    )
+    assert sorted(os.listdir("out/of/here")) == [
+        "results.csv",
+        "table.csv",
+        "table.md",
+        "table.tex",
+        "u_curves_digits.png",
+    ]
     assert TUNING in Path("out/of/here/table.md").read_text()
     assert TUNING in Path("out/of/here/table.tex").read_text()
 
@@ -62,8 +71,19 @@ def test_a_half_finished_sweep_counts_what_there_is() -> None:
         (Path("runs/g/.hydra")).mkdir()
         made = collect(["runs"], "out")
     assert made.unfinished == ["b", "c", "d", "f", "g"]
-    assert made.states == {"done": 1, "died": 1, "failed": 1, "interrupted": 1, "diverged": 1, "missing": 1, "running": 1}
-    assert "unfinished: 5 (1 died, 1 failed, 1 interrupted, 1 missing, 1 running): b, c, d, f, g\n" in made.text()
+    assert made.states == {
+        "done": 1,
+        "died": 1,
+        "failed": 1,
+        "interrupted": 1,
+        "diverged": 1,
+        "missing": 1,
+        "running": 1,
+    }
+    assert (
+        "unfinished: 5 (1 died, 1 failed, 1 interrupted, 1 missing, 1 running): b, c, d, f, g\n"
+        in made.text()
+    )
     assert [row["run_id"] for row in table_of("out/results.csv")] == ["a", "e"]
 
 
@@ -144,7 +164,9 @@ def _write(name: str, content: str | bytes) -> Callable[[Path], object]:
 
 
 def _change(**fields: object) -> Callable[[Path], object]:
-    return lambda run: (run / "result.json").write_text(json.dumps({**told((run / "result.json").read_text()), **fields}))
+    return lambda run: (run / "result.json").write_text(
+        json.dumps({**told((run / "result.json").read_text()), **fields})
+    )
 
 
 def _no_result(then: Callable[[Path], object]) -> Callable[[Path], object]:
@@ -194,7 +216,14 @@ def test_a_spoilt_folder_is_left_out_and_told(how: str) -> None:
 
 @pytest.mark.parametrize("name", [".hydra/config.yaml", ".hydra/overrides.yaml"])
 @pytest.mark.parametrize(
-    "content", [b"", b"\xff\x00\n\x80", b"a\nb: {\n  - c: [", b"- \n  : \n\t- =\n", b"x: &a *b\ny: !!python/object:os.system\n"]
+    "content",
+    [
+        b"",
+        b"\xff\x00\n\x80",
+        b"a\nb: {\n  - c: [",
+        b"- \n  : \n\t- =\n",
+        b"x: &a *b\ny: !!python/object:os.system\n",
+    ],
 )
 def test_spoilt_settings_leave_the_result(name: str, content: bytes) -> None:
     (finish("a") / name).write_bytes(content)
@@ -237,7 +266,16 @@ def test_equal_runs_give_equal_files_whatever_the_order_and_the_time() -> None:
 
 def test_a_real_sweep_over_seeds_is_that_with_repeats() -> None:
     """Seeds as runs of their own, or repeats of one run: the same point, mean and standard deviation; a column for what was swept."""
-    sweep = ("run", "-m", "algo=dp_fedavg", "privacy.clip=0.1,1", "total_steps=8", "local_steps=2,4", "eps=2", *QUICK)
+    sweep = (
+        "run",
+        "-m",
+        "algo=dp_fedavg",
+        "privacy.clip=0.1,1",
+        "total_steps=8",
+        "local_steps=2,4",
+        "eps=2",
+        *QUICK,
+    )
     assert call(*sweep, "repeats=3", "seed=5", "outputs=repeats").code == 0
     assert call(*sweep, "seed=5,6,7", "outputs=seeds").code == 0
     repeats, seeds = (call("collect", f"{way}/runs", "--json").json for way in ("repeats", "seeds"))
@@ -254,7 +292,9 @@ def test_a_real_sweep_over_seeds_is_that_with_repeats() -> None:
         (seed, clip, steps) for seed in "567" for clip in ("0.1", "1") for steps in "24"
     }
     assert "seconds" not in rows[0]
-    for folder in Path("seeds/runs").iterdir():  # the table is of the files: one run taken away is one seed less
+    for folder in Path(
+        "seeds/runs"
+    ).iterdir():  # the table is of the files: one run taken away is one seed less
         if told((folder / "result.json").read_text())["run_id"] in other["run_ids"]:
             shutil.rmtree(folder)
             break

@@ -61,7 +61,10 @@ def test_a_single_point_is_no_optimum() -> None:
     free("b", **SEEDS)
     found = said()
     assert set(found) == {"single_point"}
-    assert found["single_point"]["says"] == "One point only in all 2 rows: nothing was swept, so it is no optimum."
+    assert (
+        found["single_point"]["says"]
+        == "One point only in all 2 rows: nothing was swept, so it is no optimum."
+    )
     finish("c", local_steps=20, rounds=5, status="diverged", test_error_mean=None, eps=0.3)
     assert len(said()["single_point"]["rows"]) == 1, "a point that diverged was tried"
 
@@ -88,7 +91,10 @@ def test_the_edge_of_the_local_steps(steps: tuple[int, ...], best_at: int, edge:
     found = said()
     assert set(found) == ({"edge"} if edge else set())
     if edge:
-        assert f"in 2 of 2 rows (dp_fedavg on digits at eps inf: {edge}; ...): a better one may lie beyond." in found["edge"]["says"]
+        assert (
+            f"in 2 of 2 rows (dp_fedavg on digits at eps inf: {edge}; ...): a better one may lie beyond."
+            in found["edge"]["says"]
+        )
         assert found["edge"]["rows"][1]["edges"] == [edge]
 
 
@@ -103,9 +109,13 @@ def test_the_edge_of_what_else_was_swept(key: str, values: tuple[float, ...], pl
     if place == 1:
         assert "edge" not in found
     else:
-        assert found["edge"]["rows"][0]["edges"] == [f"{key} {values[place]:g} of {values[0]:g} to {values[2]:g}"]
+        assert found["edge"]["rows"][0]["edges"] == [
+            f"{key} {values[place]:g} of {values[0]:g} to {values[2]:g}"
+        ]
     for name, beyond in (("less", values[0] / 2), ("more", 2 * values[2])):
-        finish(name, **{"local_steps": 5, key: beyond, "status": "diverged", "test_error_mean": None, "eps": 0.5})
+        finish(
+            name, **{"local_steps": 5, key: beyond, "status": "diverged", "test_error_mean": None, "eps": 0.5}
+        )
     assert "edge" not in said(), "beyond the best was tried, and diverged"
 
 
@@ -124,11 +134,23 @@ def test_the_edge_is_that_beside_the_best() -> None:
 
 
 def test_no_baseline_and_the_command_that_adds_it() -> None:
-    sweep = ("run", "-m", "algo=dp_fedavg", "eps=2", "local_steps=1,2,4", "total_steps=4", "repeats=2", "model.l2=0.1", "privacy.clip=0.2")
+    sweep = (
+        "run",
+        "-m",
+        "algo=dp_fedavg",
+        "eps=2",
+        "local_steps=1,2,4",
+        "total_steps=4",
+        "repeats=2",
+        "model.l2=0.1",
+        "privacy.clip=0.2",
+    )
     assert call(*sweep, *QUICK, "outputs=.", "delta=1e-6").code == 0
     found = said()
     says = found["no_baseline"]["says"]
-    assert says.startswith("No run with eps=inf beside the row (dp_fedavg on breast_cancer at eps 2), so the gap is not known; to add it: ")
+    assert says.startswith(
+        "No run with eps=inf beside the row (dp_fedavg on breast_cancer at eps 2), so the gap is not known; to add it: "
+    )
     command = says.partition("to add it: ")[2]
     assert command == found["no_baseline"]["rows"][0]["command"]
     words = shlex.split(command)
@@ -136,13 +158,21 @@ def test_no_baseline_and_the_command_that_adds_it() -> None:
     assert call(*words[1:]).code == 0
     assert "no_baseline" not in said()
     (row, private) = collect(["runs"], "out").table.rows
-    assert (row["budget"], row["tried"], private["gap"]) == (INF, [1, 2, 4], private["test_error_mean"] - row["test_error_mean"])
+    assert (row["budget"], row["tried"], private["gap"]) == (
+        INF,
+        [1, 2, 4],
+        private["test_error_mean"] - row["test_error_mean"],
+    )
     for folder in Path("runs").glob("*/.hydra"):
         shutil.rmtree(folder)
-    free_ones = [p for p in Path("runs").iterdir() if '"eps_target": Infinity' in (p / "result.json").read_text()]
+    free_ones = [
+        p for p in Path("runs").iterdir() if '"eps_target": Infinity' in (p / "result.json").read_text()
+    ]
     for folder in free_ones:
         shutil.rmtree(folder)
-    assert said()["no_baseline"]["says"].endswith("so the gap is not known; run the same with eps=inf to add it")
+    assert said()["no_baseline"]["says"].endswith(
+        "so the gap is not known; run the same with eps=inf to add it"
+    )
 
 
 def test_words_with_spaces_and_seeds_of_their_own_are_in_the_command() -> None:
@@ -152,14 +182,27 @@ def test_words_with_spaces_and_seeds_of_their_own_are_in_the_command() -> None:
         finish(f"a{seed}", point_id="p", seeds=[seed], overrides=words)
     command = said()["no_baseline"]["rows"][0]["command"]
     assert shlex.split(command) == [
-        *("dpfl-bench", "run", "-m", "algo=dp_fedavg", "seed=0,1", "dataset.seed=${seed}", "+note=a: b c", "~x", "eps=inf")
+        *(
+            "dpfl-bench",
+            "run",
+            "-m",
+            "algo=dp_fedavg",
+            "seed=0,1",
+            "dataset.seed=${seed}",
+            "+note=a: b c",
+            "~x",
+            "eps=inf",
+        )
     ]
 
 
 @pytest.mark.parametrize(
     ("env", "flags"),
     [
-        ({"command": "dpfl-bench run -cd 'my files' algo=mine -cn other"}, ["-cd", "my files", "-cn", "other"]),
+        (
+            {"command": "dpfl-bench run -cd 'my files' algo=mine -cn other"},
+            ["-cd", "my files", "-cn", "other"],
+        ),
         ({"command": "dpfl-bench run algo=mine"}, []),
         ({"command": "'half"}, []),
         ({"command": None}, []),
@@ -178,7 +221,10 @@ def test_diverged_points() -> None:
     finish("bad", local_steps=50, rounds=2, status="diverged", test_error_mean=None, eps=0.2)
     found = said()
     assert set(found) == {"diverged"}
-    assert found["diverged"]["says"] == "Diverged: 1 of 7 runs; the 1 points they belong to have no error and cannot be best."
+    assert (
+        found["diverged"]["says"]
+        == "Diverged: 1 of 7 runs; the 1 points they belong to have no error and cannot be best."
+    )
     assert found["diverged"]["runs"] == ["bad"]
 
 
@@ -218,7 +264,12 @@ def test_a_gap_between_splits() -> None:
 def test_a_setting_that_no_command_named_is_told_where_points_differ_in_it() -> None:
     """A user's own YAML file that was edited: one name, two settings."""
     for name, eta, error in (("a", 1, 0.3), ("b", 2, 0.2)):
-        finish(name, test_error_mean=error, config=f"eps: 2.0\nalgo:\n  name: dp_fedavg\n  eta: {eta}\n", overrides="- algo=mine\n")
+        finish(
+            name,
+            test_error_mean=error,
+            config=f"eps: 2.0\nalgo:\n  name: dp_fedavg\n  eta: {eta}\n",
+            overrides="- algo=mine\n",
+        )
     table = collect(["runs"], "out").table
     assert (table.swept, table.rows[0]["algo.eta"]) == (["algo.eta"], 2)
     assert "| algo.eta |" in Path("out/table.md").read_text()
@@ -230,7 +281,13 @@ def test_what_diverged_counts_where_it_would_have_stood() -> None:
     def point(**more: Any) -> dict[str, Any]:
         return {**dict.fromkeys(best.KEYS, "x"), "eps_target": 2.0, "budget": 2.0, "local_steps": 1, **more}
 
-    points = [point(), point(algo="other"), point(budget=30.0), point(budget=40.0, eps_target=5.0), point(budget=0.1)]
+    points = [
+        point(),
+        point(algo="other"),
+        point(budget=30.0),
+        point(budget=40.0, eps_target=5.0),
+        point(budget=0.1),
+    ]
     for early, where in (
         (point(budget=0.3), [2.0, 30.0]),
         (point(budget=2.0), [2.0]),

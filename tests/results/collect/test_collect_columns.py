@@ -21,7 +21,11 @@ def flattened(config: Any, prefix: str = "") -> dict[str, Any]:
     """By a real parser."""
     found: dict[str, Any] = {}
     for key, value in config.items():
-        found |= flattened(value, f"{prefix}{key}.") if isinstance(value, dict) and value else {f"{prefix}{key}": value}
+        found |= (
+            flattened(value, f"{prefix}{key}.")
+            if isinstance(value, dict) and value
+            else {f"{prefix}{key}": value}
+        )
     return found
 
 
@@ -44,7 +48,12 @@ def test_odd_values_read_as_by_a_parser() -> None:
         "quoted": 'it\'s "so"',
         "lines": "one\ntwo: 2\n\n  three\n",
         "numbers": [1e-5, float("inf"), -3, True, None, "1e-5", "null"],
-        "deep": {"list": [{"a": 1, "b": [2, 3]}, [4]], "empty": {}, "none": [], "next": {"x": "", "y": "é ± ε", "z": ":"}},
+        "deep": {
+            "list": [{"a": 1, "b": [2, 3]}, [4]],
+            "empty": {},
+            "none": [],
+            "next": {"x": "", "y": "é ± ε", "z": ":"},
+        },
         "after": {"path": "C:\\dir: x", "date": "2020-01-01", "key with spaces": 1},
     }
     text = OmegaConf.to_yaml(OmegaConf.create(config))
@@ -87,11 +96,26 @@ def test_random_configs_read_as_by_a_parser() -> None:
 
 def test_columns_are_what_overrides_name_and_what_differs() -> None:
     """Whichever way it was set: by an override, the choice of a group's file, another primary config."""
-    finish("a", config="eps: 2.0\nserver_lr: 1.0\nmodel:\n  name: mlp\n  width: 8\nsame: 3\nlr: 0.5\n", overrides="- +same=3\n- lr=.5\n")
-    finish("b", config="eps: 2.0\nserver_lr: 0.1\nmodel:\n  name: logreg\n  l2: 0.0\nsame: 3\nlr: 0.5\n", overrides="- model=logreg\n")
+    finish(
+        "a",
+        config="eps: 2.0\nserver_lr: 1.0\nmodel:\n  name: mlp\n  width: 8\nsame: 3\nlr: 0.5\n",
+        overrides="- +same=3\n- lr=.5\n",
+    )
+    finish(
+        "b",
+        config="eps: 2.0\nserver_lr: 0.1\nmodel:\n  name: logreg\n  l2: 0.0\nsame: 3\nlr: 0.5\n",
+        overrides="- model=logreg\n",
+    )
     told = columns([Path("runs/a"), Path("runs/b")])
     assert set(told.differing) == {"server_lr", "model.name", "model.width", "model.l2"}
-    assert told.rows[0] == {"server_lr": 1.0, "model.name": "mlp", "model.width": 8, "same": 3, "lr": 0.5, "model.l2": None}
+    assert told.rows[0] == {
+        "server_lr": 1.0,
+        "model.name": "mlp",
+        "model.width": 8,
+        "same": 3,
+        "lr": 0.5,
+        "model.l2": None,
+    }
     collect(["runs"], "out")
     rows = table_of("out/results.csv")
     assert [row["server_lr"] for row in rows] == ["1.0", "0.1"]
@@ -114,7 +138,11 @@ def test_every_key_of_a_users_own_loader_is_one() -> None:
 
 def test_without_privacy_its_settings_are_idle() -> None:
     """Runs of eps=inf with different C have one id: whose C the folder holds is chance, so it is not told."""
-    free("a", config="eps: .inf\ndelta: 1.0e-05\nprivacy:\n  clip: 0.1\n  bound_without_noise: false\n", overrides="- privacy.clip=0.1\n")
+    free(
+        "a",
+        config="eps: .inf\ndelta: 1.0e-05\nprivacy:\n  clip: 0.1\n  bound_without_noise: false\n",
+        overrides="- privacy.clip=0.1\n",
+    )
     free("b", config="eps: .inf\ndelta: 1.0e-05\nprivacy:\n  clip: 0.1\n  bound_without_noise: true\n")
     finish("c", config="eps: 2.0\ndelta: 1.0e-05\nprivacy:\n  clip: 0.3\n  bound_without_noise: false\n")
     told = columns([Path("runs") / name for name in "abc"])

@@ -70,7 +70,9 @@ def test_markdown_shows_a_name_as_it_is(name: str) -> None:
     assert text.isprintable()
 
 
-@pytest.mark.parametrize("name", ["dp_fedavg", "digits", "model.l2 0.01, clients 9 (x), é ± ε", "-3", "=1", "a/b:c", "50 %"])
+@pytest.mark.parametrize(
+    "name", ["dp_fedavg", "digits", "model.l2 0.01, clients 9 (x), é ± ε", "-3", "=1", "a/b:c", "50 %"]
+)
 def test_ordinary_names_stay(name: str) -> None:
     assert escape.markdown(name) == name
 
@@ -82,14 +84,19 @@ def runs_with(field: str, name: str, number: int) -> None:
         if field == "override":
             more |= {"config": f"eps: 2.0\nword: {json.dumps(name)}\n", "overrides": f"- word={number}\n"}
         elif field == "column":
-            more |= {"config": f"eps: 2.0\n{json.dumps(name + 'x')}: {steps}\n", "overrides": f"- x={number}\n"}
+            more |= {
+                "config": f"eps: 2.0\n{json.dumps(name + 'x')}: {steps}\n",
+                "overrides": f"- x={number}\n",
+            }
         else:
             more |= {field: f"{name}{number}.{steps}" if field == "run_id" else name, "config": "eps: 2.0\n"}
         finish(f"r{number}.{steps}", **more)
 
 
 @pytest.mark.filterwarnings("ignore:Glyph")
-@pytest.mark.parametrize("field", ["algo", "dataset", "model", "run_id", "subset", "unit", "override", "column"])
+@pytest.mark.parametrize(
+    "field", ["algo", "dataset", "model", "run_id", "subset", "unit", "override", "column"]
+)
 def test_a_name_is_a_cell_and_no_more(field: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if field not in ("algo", "dataset"):  # in pictures the others are words of a title that has these
         monkeypatch.setattr(plots, "u_curves", lambda *_: None)
@@ -101,7 +108,9 @@ def test_a_name_is_a_cell_and_no_more(field: str, monkeypatch: pytest.MonkeyPatc
     page = Path("out/table.md").read_text()
     for told in (said.out, page):
         lines = [line for line in told.splitlines() if line.startswith("| ")]
-        assert len({len(re.findall(r"(?<!\\)(?:\\\\)*\|", line)) for line in lines}) == 1, "each row has its columns"
+        assert len({len(re.findall(r"(?<!\\)(?:\\\\)*\|", line)) for line in lines}) == 1, (
+            "each row has its columns"
+        )
         assert len(lines) == 2 + len(NASTY)
         assert all(line.isprintable() for line in told.splitlines())
     assert not re.search(r"<\w", page), "no HTML"
@@ -111,7 +120,9 @@ def test_a_name_is_a_cell_and_no_more(field: str, monkeypatch: pytest.MonkeyPatc
         assert len(lines) == 1 + count
         assert len({len(line) for line in lines}) == 1
         cells = [cell for line in lines for cell in line]
-        assert not [cell for cell in cells if cell.lstrip(" ").startswith(tuple("=+-@\t\r\n")) and not is_number(cell)]
+        assert not [
+            cell for cell in cells if cell.lstrip(" ").startswith(tuple("=+-@\t\r\n")) and not is_number(cell)
+        ]
     assert {path.parent for path in Path("out").rglob("*")} == {Path("out")}
     for picture in Path("out").glob("*.png"):
         assert min(png_size(picture)) > 100
@@ -130,7 +141,13 @@ def test_numbers_stay_numbers_bit_for_bit() -> None:
     text = tables.csv_text([{"x": number} for number in numbers], ["x"])
     for line, number in zip(text.splitlines()[1:], numbers, strict=True):
         assert struct.pack("d", float(line)) == struct.pack("d", number)
-    assert [escape.spreadsheet(word) for word in ("-3", "+1e-5", "-.5", "-inf", "-1e-5")] == ["-3", "+1e-5", "-.5", "-inf", "-1e-5"]
+    assert [escape.spreadsheet(word) for word in ("-3", "+1e-5", "-.5", "-inf", "-1e-5")] == [
+        "-3",
+        "+1e-5",
+        "-.5",
+        "-inf",
+        "-1e-5",
+    ]
     assert [escape.spreadsheet(word) for word in ("-3+1", "-a", "--1", "-", "+", "-1e", "-inf()")] == [
         "'-3+1",
         "'-a",
@@ -186,13 +203,21 @@ def test_pictures_print_names_as_they_are(name: str, monkeypatch: pytest.MonkeyP
     drawn: list[tuple[str, bool]] = []
     saved = Text.draw
     monkeypatch.setattr(
-        Text, "draw", lambda text, *a, **k: (drawn.append((text.get_text(), text.get_parse_math())), saved(text, *a, **k))[1]
+        Text,
+        "draw",
+        lambda text, *a, **k: (drawn.append((text.get_text(), text.get_parse_math())), saved(text, *a, **k))[
+            1
+        ],
     )
     for steps in (1, 2):
         finish(f"a{steps}", algo=name, dataset=name, local_steps=steps)
         free(f"b{steps}", algo=name, dataset=name, local_steps=steps)
     collect(["runs"], "out")
-    mine = [parses for text, parses in drawn if escape.plain(name).partition(" ")[0] in text and "mathdefault" not in text]
+    mine = [
+        parses
+        for text, parses in drawn
+        if escape.plain(name).partition(" ")[0] in text and "mathdefault" not in text
+    ]
     assert mine
     assert not any(mine)
     partition = Path("p.csv")
@@ -200,7 +225,16 @@ def test_pictures_print_names_as_they_are(name: str, monkeypatch: pytest.MonkeyP
     plots.partition(partition, Path("p.png"), f"{name} by {name}")
     metrics = "seed,round,test_error,train_loss\n0,0,.5,1\n0,1,.4,1\n"
     Path("metrics.csv").write_text(metrics)
-    told = {"algo": name, "dataset": name, "eps": 2.0, "delta": 1e-5, "unit": name, "trust": name, "local_steps": 1, "metric": "accuracy"}
+    told = {
+        "algo": name,
+        "dataset": name,
+        "eps": 2.0,
+        "delta": 1e-5,
+        "unit": name,
+        "trust": name,
+        "local_steps": 1,
+        "metric": "accuracy",
+    }
     plots.curve(Path("metrics.csv"), told, Path("curve.png"))
     assert min(png_size(Path("curve.png"))) > 100
 

@@ -20,7 +20,12 @@ from dpfl_bench.results.collect import columns
 from dpfl_bench.results.collect.gather import collect
 
 ONE, OTHER = "1" * 16, "2" * 16
-TARGETS = {"algo": "m.Algo", "model": "m.model", "dataset": "dpfl_bench.data.digits.load", "partition": "m.deal"}
+TARGETS = {
+    "algo": "m.Algo",
+    "model": "m.model",
+    "dataset": "dpfl_bench.data.digits.load",
+    "partition": "m.deal",
+}
 
 
 def origin(**parts: str) -> dict[str, Any]:
@@ -47,7 +52,9 @@ def refused(*flags: str) -> str:
 def mixed() -> tuple[Said, list[dict[str, Any]]]:
     """With --mixed: what is said, and the typed warnings of runs that differ."""
     told = call("collect", "runs", "--to", "out", "--mixed", "--json").json["warnings"]
-    return call("collect", "runs", "--to", "out", "--mixed"), [w for w in told if w["kind"].startswith("mixed")]
+    return call("collect", "runs", "--to", "out", "--mixed"), [
+        w for w in told if w["kind"].startswith("mixed")
+    ]
 
 
 def test_seeds_of_an_edited_algorithm_are_not_pooled() -> None:
@@ -55,7 +62,10 @@ def test_seeds_of_an_edited_algorithm_are_not_pooled() -> None:
     finish("a", point_id="p", seeds=[0], test_error_mean=0.1, **origin())
     finish("b", point_id="p", seeds=[1], test_error_mean=0.3, **origin(targets=OTHER))
     err = refused()
-    assert "algo dp_fedavg, model logreg, dataset digits, partition None: different code of their own (origin.targets)" in err
+    assert (
+        "algo dp_fedavg, model logreg, dataset digits, partition None: different code of their own (origin.targets)"
+        in err
+    )
     assert f"{ONE}: runs/a; {OTHER}: runs/b" in err
     assert "--force" in err
     assert "--mixed" in err
@@ -69,7 +79,9 @@ def test_seeds_of_an_edited_algorithm_are_not_pooled() -> None:
     assert {r["run_id"]: r["origin.targets"] for r in table_of("out/results.csv")} == {"a": ONE, "b": OTHER}
 
 
-@pytest.mark.parametrize("apart", [{"local_steps": 1}, {"eps_target": 1.0, "eps": 1.0}, {"clients": 4}, {"status": "diverged"}])
+@pytest.mark.parametrize(
+    "apart", [{"local_steps": 1}, {"eps_target": 1.0, "eps": 1.0}, {"clients": 4}, {"status": "diverged"}]
+)
 def test_nor_compared_in_one_table(apart: dict[str, Any]) -> None:
     finish("a", **origin())
     finish("b", **origin(targets=OTHER), **apart)
@@ -78,7 +90,9 @@ def test_nor_compared_in_one_table(apart: dict[str, Any]) -> None:
 
 def test_pictures_of_mixed_runs_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
     titles: dict[str, str] = {}
-    monkeypatch.setattr(plots, "u_curves", lambda points, target, title, by: titles.update({target.name: title}))
+    monkeypatch.setattr(
+        plots, "u_curves", lambda points, target, title, by: titles.update({target.name: title})
+    )
     for steps in (1, 2):
         finish(f"a{steps}", local_steps=steps, **origin(targets=str(steps) * 16))
         finish(f"b{steps}", local_steps=steps, dataset="mnist", **origin(package=str(steps) * 16))
@@ -88,7 +102,13 @@ def test_pictures_of_mixed_runs_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_other_algorithms_models_data_sets_and_partitions_have_other_hashes() -> None:
-    changes: list[dict[str, Any]] = [{}, {"algo": "dp_scaffnew"}, {"model": "mlp"}, {"dataset": "mnist"}, {"partition": {"name": "iid"}}]
+    changes: list[dict[str, Any]] = [
+        {},
+        {"algo": "dp_scaffnew"},
+        {"model": "mlp"},
+        {"dataset": "mnist"},
+        {"partition": {"name": "iid"}},
+    ]
     changes.append({"dataset": "mnist", "subset": "subset 10 of 20"})
     for number, change in enumerate(changes):
         finish(f"r{number}", **origin(targets=str(number) * 16, data=str(number) * 16), **change)
@@ -127,7 +147,11 @@ def test_other_records_under_the_same_settings() -> None:
 @pytest.mark.parametrize(
     ("loader", "change", "code"),
     [
-        ("dpfl_bench.data.digits.load", {"dataset_seed": 1}, 2),  # the seed only splits what the loader returns
+        (
+            "dpfl_bench.data.digits.load",
+            {"dataset_seed": 1},
+            2,
+        ),  # the seed only splits what the loader returns
         ("dpfl_bench.data.digits.load", {"dataset_test_fraction": 0.5}, 2),
         ("dpfl_bench.data.digits.load", {"dataset_unit_norm": False}, 2),
         ("dpfl_bench.data.synthetic.linear", {"dataset_seed": 1}, 0),  # the seed makes the records
@@ -140,7 +164,11 @@ def test_other_records_under_the_same_settings() -> None:
     ],
 )
 def test_like_data_are_compared_with_like(loader: str, change: dict[str, Any], code: int) -> None:
-    finish("a", **origin(), **config(dataset__target_=loader, dataset_seed=0, dataset_test_fraction=0.2, dataset_unit_norm=True))
+    finish(
+        "a",
+        **origin(),
+        **config(dataset__target_=loader, dataset_seed=0, dataset_test_fraction=0.2, dataset_unit_norm=True),
+    )
     more = {"dataset_seed": 0, "dataset_test_fraction": 0.2, "dataset_unit_norm": True, **change}
     finish("b", **origin(data=OTHER), **config(dataset__target_=loader, **more))
     assert call("collect", "runs").code == code
@@ -176,7 +204,10 @@ def test_runs_of_before_that_tell_no_origin_are_said() -> None:
     finish("d", local_steps=3, origin="nonsense")
     said = call("collect", "runs", "--json").json["warnings"]
     assert [(w["runs"], w["says"]) for w in said if w["kind"] == "no_origin"] == [
-        (["b", "c", "d"], "3 of 4 runs do not tell by which code and on which data they were computed (b, ...).")
+        (
+            ["b", "c", "d"],
+            "3 of 4 runs do not tell by which code and on which data they were computed (b, ...).",
+        )
     ]
 
 

@@ -20,7 +20,13 @@ DIVISORS = [k for k in range(1, 2521) if 2520 % k == 0]
 def points(algorithms: int, budgets: list[float], steps: list[int], seeds: int = 3) -> list[dict[str, Any]]:
     common = {"n_seeds": seeds, "test_error_std": 0.01}
     return [
-        {"algo": f"algorithm_{a}", "budget": eps, "local_steps": k, "test_error_mean": 0.1 + k / 9999, **common}
+        {
+            "algo": f"algorithm_{a}",
+            "budget": eps,
+            "local_steps": k,
+            "test_error_mean": 0.1 + k / 9999,
+            **common,
+        }
         for a in range(algorithms)
         for eps in budgets
         for k in steps
@@ -44,20 +50,30 @@ def test_u_curves_are_drawn_where_there_is_a_curve() -> None:
     assert 300 < height < 1000
 
 
-def test_each_problem_and_guarantee_has_a_picture_with_the_runs_without_privacy(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_problem_and_guarantee_has_a_picture_with_the_runs_without_privacy(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """At each number of local steps the best over whatever else was swept."""
     drawn: dict[str, tuple[list[Any], str]] = {}
-    monkeypatch.setattr(plots, "u_curves", lambda points, target, title, by: drawn.update({target.name: (points, title)}))
+    monkeypatch.setattr(
+        plots, "u_curves", lambda points, target, title, by: drawn.update({target.name: (points, title)})
+    )
     for trust in ("secagg", "central"):
         for steps in (1, 2):
             for clip, error in ((0.1, 0.3), (1.0, 0.2)):
-                finish(f"{trust}{steps}{clip}", trust=trust, local_steps=steps, clip=clip, test_error_mean=error)
+                finish(
+                    f"{trust}{steps}{clip}", trust=trust, local_steps=steps, clip=clip, test_error_mean=error
+                )
     free("x", local_steps=1)
     collect(["runs"], "out")
     assert list(drawn) == ["u_curves_digits_1.png", "u_curves_digits_2.png"]
     for name, trust in (("u_curves_digits_1.png", "central"), ("u_curves_digits_2.png", "secagg")):
         told, title = drawn[name]
-        assert sorted((p["budget"], p["local_steps"], p["test_error_mean"]) for p in told) == [(2.0, 1, 0.2), (2.0, 2, 0.2), (INF, 1, 0.2)]
+        assert sorted((p["budget"], p["local_steps"], p["test_error_mean"]) for p in told) == [
+            (2.0, 1, 0.2),
+            (2.0, 2, 0.2),
+            (INF, 1, 0.2),
+        ]
         assert title.splitlines()[1] == f"client, {trust}, replace_one, server, delta 1e-05"
 
 
@@ -71,11 +87,15 @@ def test_each_problem_and_guarantee_has_a_picture_with_the_runs_without_privacy(
         (9, [INF, 1], [1, 10]),
     ],
 )
-def test_nothing_is_cut_off_or_overlaps(algorithms: int, budgets: list[float], steps: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_cut_off_or_overlaps(
+    algorithms: int, budgets: list[float], steps: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Titles, legend, axes and ticks by their boxes on the drawn figure."""
     figures: list[Figure] = []
     saved = Figure.savefig
-    monkeypatch.setattr(Figure, "savefig", lambda figure, *a, **k: (figures.append(figure), saved(figure, *a, **k)))
+    monkeypatch.setattr(
+        Figure, "savefig", lambda figure, *a, **k: (figures.append(figure), saved(figure, *a, **k))
+    )
     title = (
         "a_data_set: model with_a_long_name, clients 1000, sampled_clients 100, partition dirichlet, partition.alpha 0.3\n"
         + "guarantee, " * 12
@@ -84,7 +104,11 @@ def test_nothing_is_cut_off_or_overlaps(algorithms: int, budgets: list[float], s
     (figure,) = figures
     figure.draw_without_rendering()  # places everything for the resolution at hand
     page = figure.bbox
-    boxes = [figure._suptitle.get_window_extent(), figure.legends[0].get_window_extent(), *(a.get_window_extent() for a in figure.axes)]
+    boxes = [
+        figure._suptitle.get_window_extent(),
+        figure.legends[0].get_window_extent(),
+        *(a.get_window_extent() for a in figure.axes),
+    ]
     labels = [figure._supxlabel.get_window_extent(), figure._supylabel.get_window_extent()]
     for box in [*boxes, *labels, *(axes.title.get_window_extent() for axes in figure.axes)]:
         assert page.x0 <= box.x0 < box.x1 <= page.x1
@@ -99,14 +123,19 @@ def test_nothing_is_cut_off_or_overlaps(algorithms: int, budgets: list[float], s
         stars = [line for line in axes.lines if line.get_marker() == "*"]
         assert len(stars) == len(budgets)
         assert all(star.get_xdata()[0] == min(steps) for star in stars)
-    styles = {(line.get_color(), line.get_marker()) for line in figure.axes[0].lines if line.get_marker() != "*"}
+    styles = {
+        (line.get_color(), line.get_marker()) for line in figure.axes[0].lines if line.get_marker() != "*"
+    }
     assert len(styles) == len(budgets), "told apart by colour and by mark"
 
 
 def test_one_seed_has_no_band_in_the_legend(monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[list[str]] = []
     saved = Figure.savefig
-    kept = lambda figure, *a, **k: (told.append([t.get_text() for t in figure.legends[0].get_texts()]), saved(figure, *a, **k))  # noqa: E731
+    kept = lambda figure, *a, **k: (
+        told.append([t.get_text() for t in figure.legends[0].get_texts()]),
+        saved(figure, *a, **k),
+    )  # noqa: E731
     monkeypatch.setattr(Figure, "savefig", kept)
     for seeds in (1, 3):
         plots.u_curves(points(1, [INF, 2.0], [1, 2], seeds), Path("u.png"), "x")

@@ -23,7 +23,15 @@ INF, NAN = math.inf, math.nan
 
 
 def row(name: str, **more: Any) -> Row:
-    return {"run_id": name, **BASE, "algo": "dp_fedavg", "setting": "", "guarantee": "", "budget": 2.0, **more}
+    return {
+        "run_id": name,
+        **BASE,
+        "algo": "dp_fedavg",
+        "setting": "",
+        "guarantee": "",
+        "budget": 2.0,
+        **more,
+    }
 
 
 def test_the_table_takes_the_least_error_and_the_gap_to_no_privacy() -> None:
@@ -48,7 +56,9 @@ def test_the_table_takes_the_least_error_and_the_gap_to_no_privacy() -> None:
         "| data set | algorithm | eps | eps of all n | best local steps | as good | rounds | total steps "
         "| test error | n seeds | gap to no privacy |"
     )
-    assert lines[3] == "| digits | dp_fedavg | 2 | no bound | 5 | ? | 20 | 100 | 0.2500 ± 0.0100 | 3 | +0.1500 |"
+    assert (
+        lines[3] == "| digits | dp_fedavg | 2 | no bound | 5 | ? | 20 | 100 | 0.2500 ± 0.0100 | 3 | +0.1500 |"
+    )
     assert lines[4].endswith("| 0.2400 | 1 |  |")
     assert len(table_of("out/results.csv")) == 7
 
@@ -69,7 +79,10 @@ def test_a_part_of_a_data_set_is_another_data_set() -> None:
     assert math.isnan(table.rows[0]["gap"])
     assert "| mnist (subset 2000 of 70000) |" in tables.markdown(table)
     assert [r["subset"] for r in table_of("out/results.csv")].count("subset 2000 of 70000") == 3
-    assert sorted(path.name for path in Path("out").glob("*.png")) == ["u_curves_mnist_1.png", "u_curves_mnist_2.png"]
+    assert sorted(path.name for path in Path("out").glob("*.png")) == [
+        "u_curves_mnist_1.png",
+        "u_curves_mnist_2.png",
+    ]
 
 
 def test_what_the_seeds_cannot_tell_apart_is_as_good() -> None:
@@ -85,7 +98,10 @@ def test_what_the_seeds_cannot_tell_apart_is_as_good() -> None:
     assert "| 4 | 2-5 | 20 |" in Path("out/table.md").read_text()
 
 
-@pytest.mark.parametrize(("chosen", "said"), [([4], "4"), ([1, 2], "1-2"), ([1, 4, 9], "1, 4, 9"), ([1, 2, 5, 9], "1-2, 5-9"), ([], "")])
+@pytest.mark.parametrize(
+    ("chosen", "said"),
+    [([4], "4"), ([1, 2], "1-2"), ([1, 4, 9], "1, 4, 9"), ([1, 2, 5, 9], "1-2, 5-9"), ([], "")],
+)
 def test_ranges(chosen: list[int], said: str) -> None:
     assert tables._ranges(chosen, [1, 2, 4, 5, 9]) == said
 
@@ -101,7 +117,13 @@ def test_one_seed_tells_nothing_of_what_is_as_good() -> None:
     finish("r1", local_steps=1, test_error_mean=0.2, seeds=[0, 1])
     assert collect(["runs"], "out").table.rows[0]["as_good"] is None
     for steps in (2, 5):
-        finish(f"r{steps}", local_steps=steps, test_error_mean=0.2 + steps / 100, test_error_std=0.01, seeds=[0, 1])
+        finish(
+            f"r{steps}",
+            local_steps=steps,
+            test_error_mean=0.2 + steps / 100,
+            test_error_std=0.01,
+            seeds=[0, 1],
+        )
     assert collect(["runs"], "out").table.rows[0]["as_good"] == [1]
 
 
@@ -146,7 +168,10 @@ def test_runs_that_differ_in_seeds_alone_are_pooled() -> None:
 def split(dataset: int, partition: int = 0) -> dict[str, str]:
     """What `finish` takes for a run on that split of the data."""
     seeds = f"dataset:\n  seed: {dataset}\npartition:\n  seed: {partition}\n"
-    return {"config": f"eps: 2.0\n{seeds}", "overrides": f"- dataset.seed={dataset}\n- partition.seed={partition}\n"}
+    return {
+        "config": f"eps: 2.0\n{seeds}",
+        "overrides": f"- dataset.seed={dataset}\n- partition.seed={partition}\n",
+    }
 
 
 def test_splits_are_repeats_too() -> None:
@@ -154,7 +179,14 @@ def test_splits_are_repeats_too() -> None:
     errors = {(0, 0): 0.3, (1, 0): 0.1, (1, 1): 0.26}
     for (dataset, partition), error in errors.items():
         name = f"{dataset}{partition}"
-        finish(name, point_id="p", seeds=[0, 1], test_error_mean=error, test_error_std=0.01, **split(dataset, partition))
+        finish(
+            name,
+            point_id="p",
+            seeds=[0, 1],
+            test_error_mean=error,
+            test_error_std=0.01,
+            **split(dataset, partition),
+        )
     finish("again", point_id="p", seeds=[1], test_error_mean=0.9, **split(1, 1))
     (found,) = collect(["runs"], "out").table.rows
     assert (found["n_seeds"], found["points"], found["run_ids"]) == (6, 1, ["00", "10", "11"])
@@ -168,7 +200,13 @@ def test_splits_that_share_their_noise_are_pointed_out() -> None:
     """The seeds' luck is then common to all splits, which no spread over them shows."""
     for dataset in (0, 1, 2):
         free(f"free{dataset}", point_id="free", seeds=[0, 1], local_steps=1, **split(dataset))
-        finish(f"own{dataset}", point_id="own", seeds=[2 * dataset, 2 * dataset + 1], local_steps=1, **split(dataset))
+        finish(
+            f"own{dataset}",
+            point_id="own",
+            seeds=[2 * dataset, 2 * dataset + 1],
+            local_steps=1,
+            **split(dataset),
+        )
     assert "share seeds" not in call("collect", "runs").out, "no noise, or each split its own"
     for dataset in (0, 1, 2):
         finish(f"same{dataset}", point_id="same", seeds=[0, 1], local_steps=2, **split(dataset))
@@ -181,8 +219,18 @@ def test_points_are_told_apart_split_by_split() -> None:
     """Splits are hard or easy for all points alike: a difference counts that each of them shows, however far apart they are."""
     rough, close = (0.11, -0.03, 0.13, -0.05), (0.021, 0.019, 0.02, 0.02)
     for dataset, base in enumerate((0.1, 0.5, 0.3, 0.7)):
-        for name, steps, extra in (("best", 1, 0.0), ("worse", 2, close[dataset]), ("unclear", 4, rough[dataset])):
-            finish(f"{name}{dataset}", point_id=name, local_steps=steps, test_error_mean=base + extra, **split(dataset))
+        for name, steps, extra in (
+            ("best", 1, 0.0),
+            ("worse", 2, close[dataset]),
+            ("unclear", 4, rough[dataset]),
+        ):
+            finish(
+                f"{name}{dataset}",
+                point_id=name,
+                local_steps=steps,
+                test_error_mean=base + extra,
+                **split(dataset),
+            )
     (found,) = collect(["runs"], "out").table.rows
     assert (found["local_steps"], found["as_good"]) == (1, [1, 4])
 
@@ -214,12 +262,21 @@ def test_a_seed_counts_once() -> None:
         row("c", point_id="p", seeds=[2, 3], test_error_mean=0.9),
     ]
     ((point,), _) = best.pooled(shared)
-    assert (point["test_error_mean"], point["test_error_std"], point["n_seeds"], point["run_ids"]) == (0.1 + 0.2, 0.7 / 3, 3, ["b"])
+    assert (point["test_error_mean"], point["test_error_std"], point["n_seeds"], point["run_ids"]) == (
+        0.1 + 0.2,
+        0.7 / 3,
+        3,
+        ["b"],
+    )
 
 
 def test_a_point_with_a_diverged_run_is_no_point() -> None:
     """As with repeats, where one diverged seed is the run's end."""
-    runs = [row("a", point_id="p", seeds=[0]), row("b", point_id="p", seeds=[1], status="diverged", test_error_mean=None), row("c")]
+    runs = [
+        row("a", point_id="p", seeds=[0]),
+        row("b", point_id="p", seeds=[1], status="diverged", test_error_mean=None),
+        row("c"),
+    ]
     assert [[point["run_ids"] for point in points] for points in best.pooled(runs)] == [[["c"]], [["a", "b"]]]
 
 
@@ -228,7 +285,11 @@ def test_diverged_points_are_told() -> None:
     assert "Diverged" not in call("collect", "runs").out
     for name, point, seed in (("b", "p", 0), ("c", "p", 1), ("d", "q", 0)):
         finish(
-            name, point_id=point, seeds=[seed], status="diverged" if name != "c" else "done", test_error_mean=None if name != "c" else 0.1
+            name,
+            point_id=point,
+            seeds=[seed],
+            status="diverged" if name != "c" else "done",
+            test_error_mean=None if name != "c" else 0.1,
         )
     told_so = "Diverged: 2 of 4 runs; the 2 points they belong to have no error and cannot be best."
     assert told_so in call("collect", "runs").out
@@ -239,10 +300,24 @@ def test_diverged_points_are_told() -> None:
 
 def test_a_sweep_between_null_and_a_value_is_told() -> None:
     """Of what privacy sets, runs without it have nothing, which is no value that was swept."""
-    for name, size, quantile, error in (("a", "null", "null", 0.2), ("b", "10", "null", 0.4), ("c", "10", "0.5", 0.3)):
+    for name, size, quantile, error in (
+        ("a", "null", "null", 0.2),
+        ("b", "10", "null", 0.4),
+        ("c", "10", "0.5", 0.3),
+    ):
         given = f"eps: 2.0\nbatch_size: {size}\nweight_decay: 0.0\nprivacy:\n  quantile: {quantile}\n"
-        finish(name, test_error_mean=error, config=given, overrides=f"- batch_size={size}\n- privacy.quantile={quantile}\n")
-    free("free", test_error_mean=0.1, config="eps: .inf\nbatch_size: 10\nweight_decay: 0.0\n", overrides="- batch_size=10\n")
+        finish(
+            name,
+            test_error_mean=error,
+            config=given,
+            overrides=f"- batch_size={size}\n- privacy.quantile={quantile}\n",
+        )
+    free(
+        "free",
+        test_error_mean=0.1,
+        config="eps: .inf\nbatch_size: 10\nweight_decay: 0.0\n",
+        overrides="- batch_size=10\n",
+    )
     table = collect(["runs"], "out").table
     assert table.swept == ["batch_size", "privacy.quantile"]
     lines = tables.markdown(table).splitlines()
@@ -252,7 +327,10 @@ def test_a_sweep_between_null_and_a_value_is_told() -> None:
 
 
 def test_a_point_has_the_largest_eps_of_its_runs() -> None:
-    runs = [row("a", point_id="p", seeds=[0], eps=3.1, budget=3.1), row("b", point_id="p", seeds=[1], eps=3.3, budget=3.3)]
+    runs = [
+        row("a", point_id="p", seeds=[0], eps=3.1, budget=3.1),
+        row("b", point_id="p", seeds=[1], eps=3.3, budget=3.3),
+    ]
     ((point,), _) = best.pooled(runs)
     assert (point["eps"], point["budget"]) == (3.3, 3.3)
 
@@ -273,7 +351,15 @@ def test_different_guarantees_share_no_row() -> None:
 
 
 def config(**changes: Any) -> str:
-    given = {"partition": "iid", "alpha": 1, "l2": 0, "seed": 0, "server_lr": 1.0, "dataset": "digits", **changes}
+    given = {
+        "partition": "iid",
+        "alpha": 1,
+        "l2": 0,
+        "seed": 0,
+        "server_lr": 1.0,
+        "dataset": "digits",
+        **changes,
+    }
     return (
         "eps: 2.0\nserver_lr: {server_lr}\nseed: {seed}\nmodel:\n  name: logreg\n  l2: {l2}\n"
         "partition:\n  name: {partition}\n  alpha: {alpha}\ndataset:\n  name: {dataset}\n"
@@ -288,11 +374,18 @@ def test_the_best_by_another_measure() -> None:
     text = call("collect", "runs", "--by", "test_loss", "--to", "out").out
     assert "| total steps | test loss | n seeds |" in text
     private = table_of("out/table.csv")[1]
-    assert [private[key] for key in ("local_steps", "test_loss_mean", "as_good", "tried")] == ["5", "0.4", "", "1 5 10"]
+    assert [private[key] for key in ("local_steps", "test_loss_mean", "as_good", "tried")] == [
+        "5",
+        "0.4",
+        "",
+        "1 5 10",
+    ]
     assert float(private["gap"]) == pytest.approx(0.1)
     assert Path("out/u_curves_digits.png").exists()
     finish("e", local_steps=20, test_error_mean=0.1, test_loss_mean=None)
-    assert [row["local_steps"] for row in collect(["runs"], "out", by="test_loss").table.rows] == [1, 5], "one without a loss is none"
+    assert [row["local_steps"] for row in collect(["runs"], "out", by="test_loss").table.rows] == [1, 5], (
+        "one without a loss is none"
+    )
     assert [row["local_steps"] for row in collect(["runs"], "out").table.rows] == [1, 20]
 
 
@@ -301,7 +394,12 @@ def test_other_problems_are_other_rows_and_other_hyper_parameters_are_columns() 
     finish("a", test_error_mean=0.1, config=config(partition="iid"))
     finish("b", test_error_mean=0.2, config=config(partition="dirichlet", alpha=0.3))
     finish("c", test_error_mean=0.3, config=config(partition="dirichlet", alpha=0.1))
-    finish("d", test_error_mean=0.25, config=config(partition="dirichlet", alpha=0.1, server_lr=0.5), overrides="- server_lr=0.5\n")
+    finish(
+        "d",
+        test_error_mean=0.25,
+        config=config(partition="dirichlet", alpha=0.1, server_lr=0.5),
+        overrides="- server_lr=0.5\n",
+    )
     finish("e", test_error_mean=0.4, dataset="mnist", config=config(dataset="mnist"))
     table = collect(["runs"], "out").table
     common = "model logreg, clients 9, sampled_clients 9"
@@ -329,8 +427,27 @@ def test_clip_and_lr_are_told_where_they_were_swept() -> None:
 
 def odd_table() -> Table:
     """Names that a markup language would stumble over."""
-    names = ["a_b & c%", "$x^2$ #1 {y}", "back\\slash ~tilde", "<|>", "[opt]", "*star", 'say "so"', "é ü ß", "λ → ∞"]
-    common = {"eps_target": 0.5, "clip": None, "lr": 0.1, "x_y": None, "guarantee": "g, δ", "run_ids": [], "points": 1, "eps": 0.5}
+    names = [
+        "a_b & c%",
+        "$x^2$ #1 {y}",
+        "back\\slash ~tilde",
+        "<|>",
+        "[opt]",
+        "*star",
+        'say "so"',
+        "é ü ß",
+        "λ → ∞",
+    ]
+    common = {
+        "eps_target": 0.5,
+        "clip": None,
+        "lr": 0.1,
+        "x_y": None,
+        "guarantee": "g, δ",
+        "run_ids": [],
+        "points": 1,
+        "eps": 0.5,
+    }
     common |= {
         "local_steps": 1,
         "rounds": 100,
@@ -346,7 +463,14 @@ def odd_table() -> Table:
         {"budget": INF, "gap": -0.01, "tuning_eps": None, "tuning_trials": None},
     )
     rows = [
-        {**common, **(free if n % 2 else private), "dataset": name, "algo": f"dp_{name}", "setting": name, "n_seeds": 1 + n}
+        {
+            **common,
+            **(free if n % 2 else private),
+            "dataset": name,
+            "algo": f"dp_{name}",
+            "setting": name,
+            "n_seeds": 1 + n,
+        }
         for n, name in enumerate(names)
     ]
     return Table(rows, ["clip", "x_y"])
@@ -390,11 +514,18 @@ def test_latex_is_well_formed() -> None:
 
 @pytest.mark.skipif(shutil.which("pdflatex") is None, reason="no pdflatex")
 def test_latex_compiles(tmp_path: Path) -> None:
-    (tmp_path / "table.tex").write_text(tables.latex(odd_table(), [TUNING, "100 % of a_b & {c} cost $5 #1 ~ ^ \\ 2"]))
-    page = "\\documentclass{article}\\usepackage{booktabs}\\begin{document}\\input{table.tex}\\end{document}\n"
+    (tmp_path / "table.tex").write_text(
+        tables.latex(odd_table(), [TUNING, "100 % of a_b & {c} cost $5 #1 ~ ^ \\ 2"])
+    )
+    page = (
+        "\\documentclass{article}\\usepackage{booktabs}\\begin{document}\\input{table.tex}\\end{document}\n"
+    )
     (tmp_path / "page.tex").write_text(page)
     done = subprocess.run(
-        ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "page.tex"], cwd=tmp_path, capture_output=True, timeout=120
+        ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "page.tex"],
+        cwd=tmp_path,
+        capture_output=True,
+        timeout=120,
     )
     assert done.returncode == 0, done.stdout.decode(errors="replace")[-2000:]
 

@@ -27,11 +27,17 @@ GAUSSIAN = Composition("gaussian", 20)
 Z = math.sqrt(20) / MU  # 20 releases are eps 2
 
 
-def tell(name: str, *, one: Composition = GAUSSIAN, z: float = Z, known: tuple[Composition, ...] = (), **more: Any) -> Path:
+def tell(
+    name: str, *, one: Composition = GAUSSIAN, z: float = Z, known: tuple[Composition, ...] = (), **more: Any
+) -> Path:
     """A run with its privacy.json."""
     path = finish(name, **more)
     told = {"delta": DELTA, "fully_accounted": True, "accountant": "exact"}
-    accounted = {"noise_multiplier": z, "as_one_of": [asdict(c) for c in (one, *known)], "repeats": len(more.get("seeds", [0]))}
+    accounted = {
+        "noise_multiplier": z,
+        "as_one_of": [asdict(c) for c in (one, *known)],
+        "repeats": len(more.get("seeds", [0])),
+    }
     (path / "privacy.json").write_text(json.dumps({**told, "accounted": accounted}))
     return path
 
@@ -50,7 +56,12 @@ def test_ten_models_of_eps_2_are_7_54(runs: int) -> None:
     """As repeats of one run, as runs of a seed each, or both. By the Gaussian's own formula, from scipy."""
     each = 10 // runs
     for number in range(runs):
-        tell(f"r{number}", point_id="p", seeds=list(range(number * each, (number + 1) * each)), test_error_std=0.01)
+        tell(
+            f"r{number}",
+            point_id="p",
+            seeds=list(range(number * each, (number + 1) * each)),
+            test_error_std=0.01,
+        )
     row = only_row()
     assert row["eps_all"] == pytest.approx(7.539314, rel=1e-6)
     assert delta_of(math.sqrt(10) * MU, row["eps_all"]) == pytest.approx(DELTA, rel=1e-6)
@@ -82,7 +93,9 @@ def test_one_model_has_one_eps_and_no_privacy_none() -> None:
     free("b", seeds=[0, 1])
     rows = collect(["runs"], "out").table.rows
     assert [row["eps_all"] for row in rows] == [None, 1.999]
-    assert "eps of all n" not in Path("out/table.md").read_text(), "no row of several models that has any privacy"
+    assert "eps of all n" not in Path("out/table.md").read_text(), (
+        "no row of several models that has any privacy"
+    )
     tell("c", algo="dp_scaffnew", seeds=[0, 1])
     collect(["runs"], "out")
     assert "| inf |  |" in Path("out/table.md").read_text()
@@ -99,7 +112,11 @@ def split(seed: int) -> dict[str, str]:
 
 
 def why() -> str:
-    (found,) = [w["says"] for w in call("collect", "runs", "--json", "--to", "out").json["warnings"] if w["kind"] == "no_eps_of_all"]
+    (found,) = [
+        w["says"]
+        for w in call("collect", "runs", "--json", "--to", "out").json["warnings"]
+        if w["kind"] == "no_eps_of_all"
+    ]
     assert "| no bound |" in Path("out/table.md").read_text()
     assert table_of("out/table.csv")[0]["eps_all"] == ""
     return str(found)
@@ -135,7 +152,9 @@ def test_other_splits_have_other_clients() -> None:
 )
 def test_runs_without_a_bound_say_so(change: dict[str, Any], said: str) -> None:
     path = tell("a", seeds=[0, 1])
-    (path / "privacy.json").write_text(json.dumps({**json.loads((path / "privacy.json").read_text()), **change}))
+    (path / "privacy.json").write_text(
+        json.dumps({**json.loads((path / "privacy.json").read_text()), **change})
+    )
     assert said in why()
 
 
@@ -174,10 +193,24 @@ def test_like_releases_are_more_of_them(one: Composition, z: float) -> None:
     """Tighter than a sum of Rényi divergences; more than one model costs; n models at once are n models one by one."""
     alone = accounting.epsilon(one, z, DELTA)
     three = composed(((one, z, 3),), DELTA)
-    longer = Composition(**{**asdict(one), "companions": (), "times": one.times * 3, "rounds": tuple((k, 3 * n) for k, n in one.rounds)})
+    longer = Composition(
+        **{
+            **asdict(one),
+            "companions": (),
+            "times": one.times * 3,
+            "rounds": tuple((k, 3 * n) for k, n in one.rounds),
+        }
+    )
     assert three == accounting.epsilon(longer, z, DELTA)
     assert alone < three <= accounting.one(longer, z, DELTA, "basic" if one.mechanism == "pure" else "rdp")
-    other = Composition(**{**asdict(one), "companions": (), "times": one.times * 2, "rounds": tuple((k, 2 * n) for k, n in one.rounds)})
+    other = Composition(
+        **{
+            **asdict(one),
+            "companions": (),
+            "times": one.times * 2,
+            "rounds": tuple((k, 2 * n) for k, n in one.rounds),
+        }
+    )
     assert composed(((one, z, 1), (other, z, 1)), DELTA) == pytest.approx(three, rel=1e-9)
 
 
@@ -198,9 +231,14 @@ def test_unlike_releases_add_their_divergences(one: Composition, z: float) -> No
 
 def test_rounds_that_show_are_not_rounds_that_do_not() -> None:
     """A participation of share 1 is no plain sampling: the two are added, not merged."""
-    plain, shown = Composition("fixed", 10, 0.2, 10, 2), Composition("fixed", 10, 0.2, 10, 2, rounds=((2, 5),))
+    plain, shown = (
+        Composition("fixed", 10, 0.2, 10, 2),
+        Composition("fixed", 10, 0.2, 10, 2, rounds=((2, 5),)),
+    )
     both = composed(((plain, 2.0, 1), (shown, 2.0, 1)), DELTA)
-    assert both == pytest.approx(accounting.one(Composition("fixed", 20, 0.2, 10, 2), 2.0, DELTA, "rdp"), rel=1e-9)
+    assert both == pytest.approx(
+        accounting.one(Composition("fixed", 20, 0.2, 10, 2), 2.0, DELTA, "rdp"), rel=1e-9
+    )
 
 
 def test_what_the_draw_of_the_cohorts_knows_is_not_composed() -> None:
@@ -211,10 +249,14 @@ def test_what_the_draw_of_the_cohorts_knows_is_not_composed() -> None:
 
 
 def test_the_summary_says_both() -> None:
-    folder = call("run", "algo=dp_fedavg", "eps=2", "total_steps=4", "local_steps=2", *QUICK, "repeats=2").folder
+    folder = call(
+        "run", "algo=dp_fedavg", "eps=2", "total_steps=4", "local_steps=2", *QUICK, "repeats=2"
+    ).folder
     result = read(folder, "result.json")
     result["eps"] = float(result["eps"])
-    assert "eps 2 each, 7.54 all 10 together (noise multiplier" in summary({**result, "seeds": list(range(10)), "eps_all_repeats": 7.539})
+    assert "eps 2 each, 7.54 all 10 together (noise multiplier" in summary(
+        {**result, "seeds": list(range(10)), "eps_all_repeats": 7.539}
+    )
     for lacking in ({"eps_all_repeats": None}, {"seeds": [0], "eps_all_repeats": 2.0}):
         assert "eps 2 (noise multiplier" in summary({**result, **lacking})
 
@@ -225,17 +267,39 @@ def test_the_picture_of_a_run_says_both(monkeypatch: pytest.MonkeyPatch) -> None
     titles: list[str] = []
     monkeypatch.setattr(Figure, "savefig", lambda figure, *_, **__: titles.append(figure.get_suptitle()))
     Path("metrics.csv").write_text("seed,round,test_error,train_loss\n0,0,.5,1\n1,0,.4,1\n")
-    told = {"algo": "a", "dataset": "b", "eps": 2.0, "delta": 1e-5, "unit": "client", "trust": "local", "local_steps": 1, "metric": "m"}
+    told = {
+        "algo": "a",
+        "dataset": "b",
+        "eps": 2.0,
+        "delta": 1e-5,
+        "unit": "client",
+        "trust": "local",
+        "local_steps": 1,
+        "metric": "m",
+    }
     for seeds in ([0], [0, 1]):
-        plots.curve(Path("metrics.csv"), {**told, "seeds": seeds, "eps_all_repeats": 3.012}, Path("curve.png"))
+        plots.curve(
+            Path("metrics.csv"), {**told, "seeds": seeds, "eps_all_repeats": 3.012}, Path("curve.png")
+        )
     assert "ε = 2, δ" in titles[0]
     assert "ε = 2 each, 3.01 all 2 together, δ" in titles[1]
 
 
 def test_real_runs_of_seeds_are_those_with_repeats() -> None:
-    sampled = ("run", "-m", "algo=dp_fedavg", "eps=2", "sampled_clients=30", "privacy.observer=third_party", "total_steps=8", *QUICK)
+    sampled = (
+        "run",
+        "-m",
+        "algo=dp_fedavg",
+        "eps=2",
+        "sampled_clients=30",
+        "privacy.observer=third_party",
+        "total_steps=8",
+        *QUICK,
+    )
     assert call(*sampled, "local_steps=2", "repeats=3", "outputs=repeats").code == 0
     assert call(*sampled, "local_steps=2", "seed=0,1,2", "outputs=seeds").code == 0
-    (one,), (other,) = (call("collect", f"{way}/runs", "--json").json["table"] for way in ("repeats", "seeds"))
+    (one,), (other,) = (
+        call("collect", f"{way}/runs", "--json").json["table"] for way in ("repeats", "seeds")
+    )
     assert one["eps"] < one["eps_all"] < 3 * one["eps"]
     assert other["eps_all"] == pytest.approx(one["eps_all"], rel=1e-6)

@@ -34,7 +34,16 @@ def tuned(*flags: str) -> tuple[dict[float, Any], list[str]]:
 @pytest.fixture(scope="module")
 def swept(tmp_path_factory: pytest.TempPathFactory) -> Path:
     outputs = tmp_path_factory.mktemp("swept")
-    sweep = ("run", "-m", "algo=dp_fedavg", "eps=inf,2,0.5", "local_steps=1,2,4,8", "seed=0,1", *SHORT, f"outputs={outputs}")
+    sweep = (
+        "run",
+        "-m",
+        "algo=dp_fedavg",
+        "eps=inf,2,0.5",
+        "local_steps=1,2,4,8",
+        "seed=0,1",
+        *SHORT,
+        f"outputs={outputs}",
+    )
     assert call(*sweep).code == 0
     return outputs
 
@@ -48,9 +57,17 @@ def outputs(swept: Path) -> None:
 def test_a_point_that_diverged_is_a_candidate() -> None:
     """It would have been tried, and that it diverged was learnt from private data."""
     before = tuned("--tuning-eps")[0]
-    one = next(path for path in sorted(Path("outputs/runs").glob("*/result.json")) if json.loads(path.read_text())["eps_target"] == 2.0)
+    one = next(
+        path
+        for path in sorted(Path("outputs/runs").glob("*/result.json"))
+        if json.loads(path.read_text())["eps_target"] == 2.0
+    )
     result = json.loads(one.read_text())
-    one.write_text(json.dumps({**result, "status": "diverged", "diverged": {"seed": 0, "round": 1}, "test_error_mean": None}))
+    one.write_text(
+        json.dumps(
+            {**result, "status": "diverged", "diverged": {"seed": 0, "round": 1}, "test_error_mean": None}
+        )
+    )
     made = call("collect", "outputs/runs", "--json", "--tuning-eps").json
     (row,) = [row for row in made["table"] if row["budget"] == 2.0]
     assert (row["points"], row["tuning_trials"], row["tuning_eps"]) == (3, 4.0, before[2.0])
@@ -82,7 +99,10 @@ def test_the_mean_of_the_trials_can_be_said() -> None:
     assert by_mean[2] == tuned("--tuning-eps")[0][2.0]
     said = call("collect", "outputs/runs", "--tuning-eps", "--tuning-trials", "4")
     assert "(geometric, 4 on average; Papernot & Steinke 2022)" in said.out
-    assert "the score that trials are compared by comes from public data or is part of what a run releases" in said.out
+    assert (
+        "the score that trials are compared by comes from public data or is part of what a run releases"
+        in said.out
+    )
     assert " | eps with tuning |" in said.out.splitlines()[0]
     assert "eps with tuning: at the runs' delta" in Path("outputs/table.md").read_text()
 
@@ -104,7 +124,13 @@ def test_where_there_is_no_privacy_there_is_nothing_to_tell() -> None:
 def test_the_noisiest_run_does_not_speak_for_the_others() -> None:
     """The largest divergence counts: of a run whose noise was given, and one point beside it that has less."""
     for z, steps in (("4", "4"), ("5", "8")):
-        ran("algo=dp_fedavg", "privacy.calibration=fixed", f"privacy.noise_multiplier={z}", f"local_steps={steps}", "eps=1")
+        ran(
+            "algo=dp_fedavg",
+            "privacy.calibration=fixed",
+            f"privacy.noise_multiplier={z}",
+            f"local_steps={steps}",
+            "eps=1",
+        )
     for path in Path("outputs/runs").iterdir():  # one row of both, as if they had been asked for the same eps
         (path / "result.json").write_text(json.dumps({**read(path, "result.json"), "eps": 1.0}))
     found, _ = tuned("--tuning-eps", "--tuning-trials", "3")
@@ -118,7 +144,14 @@ def test_the_noisiest_run_does_not_speak_for_the_others() -> None:
         ("algo=dp_fedexp", "eps=2"),
         ("algo=dp_fedavg", "eps=2", "sampled_clients=30", "privacy.observer=third_party"),
         ("algo=dp_scaffold", "privacy=record", "batch_size=2", "eps=2"),
-        ("algo=dp_fedavg", "privacy=record", "sample_rate=.5", "privacy.neighbours=add_remove_one", "sampled_clients=20", *THIRD),
+        (
+            "algo=dp_fedavg",
+            "privacy=record",
+            "sample_rate=.5",
+            "privacy.neighbours=add_remove_one",
+            "sampled_clients=20",
+            *THIRD,
+        ),
         ("algo=dp_fedavg", "privacy=local", "privacy.mechanism=privunit", "eps=2"),
     ],
 )
@@ -133,7 +166,11 @@ def test_every_kind_of_run_tells_what_it_released(overrides: tuple[str, ...]) ->
     ((_, eps),) = found.items()
     assert loosest < eps < 6 * loosest
     one = selection.epsilon(selection.trial([(composition, z)]), 1e-5, "geometric", 1)
-    assert told["eps"] * (1 - 1e-6) <= one <= (1.25 if "privacy.mechanism=privunit" in overrides else 1.01) * loosest
+    assert (
+        told["eps"] * (1 - 1e-6)
+        <= one
+        <= (1.25 if "privacy.mechanism=privunit" in overrides else 1.01) * loosest
+    )
 
 
 def test_a_candidate_is_read_as_it_was_written() -> None:
@@ -148,7 +185,14 @@ def test_a_candidate_is_read_as_it_was_written() -> None:
     [
         (("privacy.clip=median",), "is not fully accounted; expected runs with a guarantee"),
         (
-            ("privacy=record", "batch_size=2", "sampled_clients=20", *THIRD, "privacy.accountant=paper", *FIXED),
+            (
+                "privacy=record",
+                "batch_size=2",
+                "sampled_clients=20",
+                *THIRD,
+                "privacy.accountant=paper",
+                *FIXED,
+            ),
             "is not fully accounted",
         ),
     ],
@@ -161,10 +205,14 @@ def test_runs_without_a_guarantee_are_refused_in_one_line(overrides: tuple[str, 
     assert f"run {run_id} {why}" in notes[-1]
 
 
-@pytest.mark.parametrize("content", ["", "{", "[]", "null", "{}", '{"accounted": null}', '{"accounted": {"noise_multiplier": 1}}'])
+@pytest.mark.parametrize(
+    "content", ["", "{", "[]", "null", "{}", '{"accounted": null}', '{"accounted": {"noise_multiplier": 1}}']
+)
 def test_what_does_not_tell_is_refused(content: str, tmp_path: Path) -> None:
     (tmp_path / "privacy.json").write_text(content)
-    with pytest.raises(PrivacyError, match=r"does not tell what it released; expected privacy\.json of this version"):
+    with pytest.raises(
+        PrivacyError, match=r"does not tell what it released; expected privacy\.json of this version"
+    ):
         candidate(RunFolder(tmp_path))
     (tmp_path / "privacy.json").unlink()
     with pytest.raises(PrivacyError, match="does not tell"):
@@ -174,7 +222,9 @@ def test_what_does_not_tell_is_refused(content: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("key", ["eps", "delta"])
 def test_results_without_eps_or_delta_are_refused(key: str) -> None:
     folder = ran("algo=dp_fedavg", "eps=2")
-    (folder / "result.json").write_text(json.dumps({k: v for k, v in read(folder, "result.json").items() if k != key}))
+    (folder / "result.json").write_text(
+        json.dumps({k: v for k, v in read(folder, "result.json").items() if k != key})
+    )
     found, notes = tuned("--tuning-eps")
     assert list(found.values()) == [None]
     assert notes[-1].endswith("the runs tell no eps or no delta; expected result.json of this version")

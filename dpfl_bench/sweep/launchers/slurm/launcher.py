@@ -27,9 +27,15 @@ from dpfl_bench.sweep.launchers.slurm.task import Task
 from dpfl_bench.sweep.progress import Progress
 
 FULL = re.compile("MaxSubmit")  # Assoc..., QOS...: the site's limit of jobs in the queue
-PASSING = re.compile(r"timed out|unable to contact|connection refused|temporarily|transport endpoint|zero bytes|unexpected message", re.I)
+PASSING = re.compile(
+    r"timed out|unable to contact|connection refused|temporarily|transport endpoint|zero bytes|unexpected message",
+    re.I,
+)
 LEAST = {
-    **{key: 1 for key in ("cpus_per_task", "points_per_task", "array_parallelism", "array_size", "poll_seconds")},
+    **{
+        key: 1
+        for key in ("cpus_per_task", "points_per_task", "array_parallelism", "array_size", "poll_seconds")
+    },
     **{key: 0 for key in ("signal_delay", "requeues", "settle_seconds")},
 }
 
@@ -38,7 +44,9 @@ LEAST = {
 class Slurm:
     """The keys of conf/hydra/launcher/slurm.yaml, explained there."""
 
-    waits_for_others: ClassVar[bool] = True  # where another process has a point: most often a job of ours from an earlier launch
+    waits_for_others: ClassVar[bool] = (
+        True  # where another process has a point: most often a job of ours from an earlier launch
+    )
 
     partition: str | None
     account: str | None
@@ -70,7 +78,9 @@ class Slurm:
                 f"hydra.launcher.setup={self.setup}: expected lines of shell in brackets, hydra.launcher.setup='[module load a]'"
             )
         if self.on_interrupt not in (None, "cancel", "detach"):
-            raise ConfigError(f"hydra.launcher.on_interrupt={self.on_interrupt}: expected cancel, detach or null (asks on a terminal)")
+            raise ConfigError(
+                f"hydra.launcher.on_interrupt={self.on_interrupt}: expected cancel, detach or null (asks on a terminal)"
+            )
 
     @property
     def at_once(self) -> int:
@@ -85,7 +95,9 @@ class Slurm:
 
     def tasks(self, points: Sequence[Point]) -> list[Task]:
         size = self.points_per_task
-        return [Task(tuple(points[start : start + size]), self.requeues) for start in range(0, len(points), size)]
+        return [
+            Task(tuple(points[start : start + size]), self.requeues) for start in range(0, len(points), size)
+        ]
 
     def arrays(self, tasks: Sequence[Task]) -> list[Sequence[Task]]:
         """No longer than the cluster takes."""
@@ -111,7 +123,9 @@ class Slurm:
                     raise Full(f"sbatch: {said}") from None
                 wait = next(waits, None)
                 if wait is None or not PASSING.search(said):
-                    raise ConfigError(f"sbatch: {said}; see hydra.launcher.* (dpfl-bench run --cfg hydra hydra/launcher=slurm)") from None
+                    raise ConfigError(
+                        f"sbatch: {said}; see hydra.launcher.* (dpfl-bench run --cfg hydra hydra/launcher=slurm)"
+                    ) from None
                 time.sleep(wait)
 
     def _sbatch(self, folder: Path, tasks: Sequence[Task]) -> list[str]:
@@ -121,14 +135,22 @@ class Slurm:
 
     def parameters(self, name: str) -> dict[str, Any]:
         """What an array asks for, in submitit's words."""
-        named = {"partition": self.partition, "account": self.account, "qos": self.qos, "mem": self.mem, "gpus_per_node": self.gpus}
+        named = {
+            "partition": self.partition,
+            "account": self.account,
+            "qos": self.qos,
+            "mem": self.mem,
+            "gpus_per_node": self.gpus,
+        }
         return {
             **{key: value for key, value in named.items() if value is not None},
             "job_name": name,
             "wckey": None,
             "time": self.time,
             "cpus_per_task": self.cpus_per_task,
-            "srun_args": [f"--cpus-per-task={self.cpus_per_task}"],  # srun no longer takes it from sbatch (Slurm 22.05)
+            "srun_args": [
+                f"--cpus-per-task={self.cpus_per_task}"
+            ],  # srun no longer takes it from sbatch (Slurm 22.05)
             "setup": list(self.setup),
             "signal_delay_s": self.signal_delay,
             "array_parallelism": self.array_parallelism,
@@ -141,7 +163,9 @@ def _submitit() -> Any:
     try:
         import submitit
     except ImportError:
-        raise ConfigError("hydra/launcher=slurm: expected the package submitit; pip install 'dpfl-bench[slurm]'") from None
+        raise ConfigError(
+            "hydra/launcher=slurm: expected the package submitit; pip install 'dpfl-bench[slurm]'"
+        ) from None
     if shutil.which("sbatch") is None or shutil.which("srun") is None:
         raise ConfigError(
             "hydra/launcher=slurm: expected sbatch and srun on this machine; run on the cluster, or take hydra/launcher=joblib"
@@ -153,7 +177,11 @@ def _submitit() -> Any:
 def _outside_any_job() -> Iterator[None]:
     """A launcher that is itself a Slurm job keeps its own allocation's variables from sbatch, which would obey them."""
     inside = "SLURM_JOB_ID" in os.environ
-    hidden = {k: v for k, v in os.environ.items() if inside and k.startswith(("SLURM_", "SLURMD_", "SRUN_")) and k != "SLURM_CONF"}
+    hidden = {
+        k: v
+        for k, v in os.environ.items()
+        if inside and k.startswith(("SLURM_", "SLURMD_", "SRUN_")) and k != "SLURM_CONF"
+    }
     for key in hidden:
         del os.environ[key]
     try:

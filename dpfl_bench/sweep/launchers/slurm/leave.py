@@ -34,7 +34,9 @@ def compact(ids: Iterable[str]) -> str:
     for job in ids:
         array, _, task = job.partition("_")
         tasks.setdefault(array, []).extend([int(task)] if task else [])
-    return " ".join(f"'{array}_[{_ranges(sorted(numbers))}]'" if numbers else array for array, numbers in tasks.items())
+    return " ".join(
+        f"'{array}_[{_ranges(sorted(numbers))}]'" if numbers else array for array, numbers in tasks.items()
+    )
 
 
 def _ranges(numbers: list[int]) -> str:

@@ -12,7 +12,9 @@ from dataclasses import dataclass
 from dpfl_bench.checks.errors import ConfigError
 
 # Slurm's words, and UNKNOWN for a job that it has forgotten; from every other state a job goes on by itself
-ENDED = frozenset({"BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY", "PREEMPTED"})
+ENDED = frozenset(
+    {"BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY", "PREEMPTED"}
+)
 ENDED |= {"REVOKED", "TIMEOUT", "UNKNOWN"}
 ANSWER_SECONDS = 120.0
 WAITS = (1, 2, 4, 8, 16)  # seconds before what has to succeed is tried again
@@ -77,9 +79,18 @@ def insist(*command: str) -> str:
 
 def ask(*command: str) -> str:
     """What a command of Slurm's prints. The user's own squeue and sacct settings do not change it."""
-    environment = {key: value for key, value in os.environ.items() if not key.startswith(("SQUEUE_", "SACCT_"))}
+    environment = {
+        key: value for key, value in os.environ.items() if not key.startswith(("SQUEUE_", "SACCT_"))
+    }
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=ANSWER_SECONDS, env=environment, start_new_session=True)
+        done = subprocess.run(
+            command,
+            capture_output=True,
+            text=True,
+            timeout=ANSWER_SECONDS,
+            env=environment,
+            start_new_session=True,
+        )
     except FileNotFoundError:
         raise ConfigError(
             f"{command[0]}: expected Slurm's commands on this machine, there are none; run on the cluster, or take hydra/launcher=joblib"
@@ -95,7 +106,14 @@ def ask(*command: str) -> str:
 def _squeue(jobs: Mapping[str, str]) -> dict[str, Seen]:
     """Those that the controller still knows; it keeps an ended job for a few minutes."""
     try:
-        said = ask("squeue", "--noheader", "--array", "--states=all", f"--jobs={arrays(jobs)}", "--format=%i|%T|%r|%j")
+        said = ask(
+            "squeue",
+            "--noheader",
+            "--array",
+            "--states=all",
+            f"--jobs={arrays(jobs)}",
+            "--format=%i|%T|%r|%j",
+        )
     except Unanswered as error:
         if "Invalid job id" not in str(error):
             raise
@@ -107,7 +125,10 @@ def _sacct(jobs: Mapping[str, str]) -> dict[str, Seen]:
     """From the accounting, where the cluster has any."""
     columns = "--format=JobID,State,Reason,JobName"
     try:
-        return _rows(ask("sacct", "--noheader", "--parsable2", "--allocations", f"--jobs={arrays(jobs)}", columns), jobs)
+        return _rows(
+            ask("sacct", "--noheader", "--parsable2", "--allocations", f"--jobs={arrays(jobs)}", columns),
+            jobs,
+        )
     except (ConfigError, Unanswered):
         return {}
 
@@ -120,4 +141,8 @@ def arrays(jobs: Iterable[str]) -> str:
 def _rows(said: str, jobs: Mapping[str, str]) -> dict[str, Seen]:
     """A cluster may have given an id to another job since: the name tells them apart. The state may be `CANCELLED by 0`."""
     rows = [line.strip().split("|", 3) for line in said.splitlines()]
-    return {row[0]: Seen(row[1].split()[0], row[2]) for row in rows if len(row) == 4 and row[1] and jobs.get(row[0]) == row[3]}
+    return {
+        row[0]: Seen(row[1].split()[0], row[2])
+        for row in rows
+        if len(row) == 4 and row[1] and jobs.get(row[0]) == row[3]
+    }

@@ -46,7 +46,12 @@ class Record:
 
     def close(self) -> None:
         """Nothing of it is in the queue any more: its logs stay."""
-        for path in (*self.folder.glob("*.pkl"), *self.folder.glob(".submission*"), self.folder / "ids.json", self.folder / "tasks.json"):
+        for path in (
+            *self.folder.glob("*.pkl"),
+            *self.folder.glob(".submission*"),
+            self.folder / "ids.json",
+            self.folder / "tasks.json",
+        ):
             path.unlink(missing_ok=True)
 
 

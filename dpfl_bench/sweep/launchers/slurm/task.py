@@ -14,7 +14,9 @@ from dpfl_bench.sweep.launchers.base import Point, work
 from dpfl_bench.sweep.launchers.slurm.queue import Unanswered, ask
 from dpfl_bench.sweep.launchers.slurm.verdict import write_failed
 
-PREEMPTED = 128 + signal.SIGUSR2  # Slurm's word `signal_delay` before the end; scancel and `scontrol requeue` say SIGTERM
+PREEMPTED = (
+    128 + signal.SIGUSR2
+)  # Slurm's word `signal_delay` before the end; scancel and `scontrol requeue` say SIGTERM
 
 
 @dataclass(frozen=True)
@@ -45,7 +47,8 @@ class Task:
         for point in self.points:
             if RunFolder(point.folder).state().word not in ("done", "diverged", "failed"):
                 write_failed(
-                    point, f"given up: Slurm started it {restarts + 1} times; more hydra.launcher.time, or hydra.launcher.requeues"
+                    point,
+                    f"given up: Slurm started it {restarts + 1} times; more hydra.launcher.time, or hydra.launcher.requeues",
                 )
         return 1
 

@@ -10,7 +10,9 @@ from dpfl_bench.results.lock import Held, held
 from dpfl_bench.sweep.launchers.base import Point
 from dpfl_bench.sweep.launchers.slurm.queue import Seen
 
-NO_FAULT = frozenset({"BOOT_FAIL", "NODE_FAIL", "PREEMPTED", "REVOKED", "TIMEOUT"})  # of the run: it is worth another start
+NO_FAULT = frozenset(
+    {"BOOT_FAIL", "NODE_FAIL", "PREEMPTED", "REVOKED", "TIMEOUT"}
+)  # of the run: it is worth another start
 Verdict = Literal["leave", "wait", "again", "fail"]
 
 
@@ -45,7 +47,9 @@ def verdict(word: str, seen: Seen, at_work: bool) -> Verdict:
 
 def verdicts(points: Sequence[Point], since: float, seen: Seen) -> dict[Point, Verdict]:
     words = {point: word(point, since) for point in points}
-    stopped_at = next((point for point, said in words.items() if said in ("died", "interrupted", "missing")), None)
+    stopped_at = next(
+        (point for point, said in words.items() if said in ("died", "interrupted", "missing")), None
+    )
     return {point: verdict(said, seen, point == stopped_at) for point, said in words.items()}
 
 

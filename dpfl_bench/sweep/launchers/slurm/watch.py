@@ -90,7 +90,9 @@ class Watch:
         except Unanswered as error:
             self.silences += 1
             if self.silences > len(queue.WAITS) and not self.jobs:
-                raise ConfigError(f"{error}: expected an answer from Slurm; try again when sinfo works") from None
+                raise ConfigError(
+                    f"{error}: expected an answer from Slurm; try again when sinfo works"
+                ) from None
             if self.silences == 1:
                 say(f"{error}; asking again, jobs go on meanwhile")
 
@@ -110,7 +112,9 @@ class Watch:
                         self._submit(tasks)
             except Full as error:  # goes on as jobs end
                 if not self.jobs:
-                    raise ConfigError(f"{error}: expected room in the queue for an array; set hydra.launcher.array_size below it") from None
+                    raise ConfigError(
+                        f"{error}: expected room in the queue for an array; set hydra.launcher.array_size below it"
+                    ) from None
                 if not self.full:
                     say(f"{error}; the other points ({len(self.todo)}) wait for room in the queue")
                 self.full = True
@@ -134,7 +138,9 @@ class Watch:
             for job, runs in active.items():
                 self._take(record, job, [self.todo[run] for run in runs if run in self.todo])
             if not ids:
-                queue.cancel_named(record.name)  # its submission was cut off, and its tasks may lack their pickles
+                queue.cancel_named(
+                    record.name
+                )  # its submission was cut off, and its tasks may lack their pickles
             if not active:
                 record.close()
         if len(self.jobs) > before:
@@ -177,7 +183,10 @@ class Watch:
         if wanted == "fail":
             write_failed(point, f"Slurm: {seen}, and the run left no result; see {log}")
         elif wanted == "again" and starts > self.slurm.requeues:
-            write_failed(point, f"Slurm: {seen}, given up after {starts} submissions (hydra.launcher.requeues); see {log}")
+            write_failed(
+                point,
+                f"Slurm: {seen}, given up after {starts} submissions (hydra.launcher.requeues); see {log}",
+            )
         elif wanted == "again":
             say(f"{job.id} ended: {seen}; {point.run_id} is submitted again")
             self.todo[point.run_id] = point
@@ -196,7 +205,9 @@ class Watch:
     def _cancel(self) -> None:
         """Returns when the jobs have ended, which may take as long as one round of theirs, or Slurm's patience (KillWait)."""
         if self.jobs:
-            say(f"cancelling {number_of(len(self.jobs))}, and waiting until they have written their checkpoints")
+            say(
+                f"cancelling {number_of(len(self.jobs))}, and waiting until they have written their checkpoints"
+            )
         try:
             queue.cancel(list(self.jobs))
             while self.jobs:
