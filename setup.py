@@ -1,4 +1,6 @@
-"""Everything else stands in pyproject.toml. A wheel or sdist tells the commit that it is made of; a checkout needs no file for that."""
+"""Everything else stands in pyproject.toml. A wheel or sdist tells the commit that it is made of; a
+checkout needs no file for that.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The command line: `dpfl-bench VERB ...`. Verbs import what they need when they are called: help, list and plan never load torch."""
+"""The command line: `dpfl-bench VERB ...`. Verbs import what they need when they are called: help,
+list and plan never load torch.
+"""
 
 from __future__ import annotations
 
@@ -52,8 +54,10 @@ unverified), 2 bad settings or data, or made by other code or data (--force, --a
 
 
 def command() -> None:
-    """Entry point of the `dpfl-bench` command: `main`, and the end at once. Python's own end takes torch apart, a fifth of a second for
-    nothing: everything is on disk, and no process or thread of ours is left."""
+    """Entry point of the `dpfl-bench` command: `main`, and the end at once. Python's own end takes
+    torch apart, a fifth of a second for nothing: everything is on disk, and no process or thread of
+    ours is left.
+    """
     words = set(sys.argv[2:])
     if (
         sys.argv[1:2] == ["run"]

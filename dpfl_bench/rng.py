@@ -1,8 +1,9 @@
 """The only maker of random generators.
 
-Every generator is derived from (seed, purpose, round, client, ...) alone, so a result does not depend on the chunk size, the number
-of workers or the order of work, and two purposes never share a stream. Streams are numpy's Philox keyed by 128 bits of BLAKE2b:
-torch's CPU generator keeps 32 bits of a seed, so a million clients and rounds would share noise about a hundred times.
+Every generator is derived from (seed, purpose, round, client, ...) alone, so a result does not
+depend on the chunk size, the number of workers or the order of work, and two purposes never share a
+stream. Streams are numpy's Philox keyed by 128 bits of BLAKE2b: torch's CPU generator keeps 32 bits
+of a seed, so a million clients and rounds would share noise about a hundred times.
 """
 
 from __future__ import annotations
@@ -26,7 +27,9 @@ def _key(seed: int, purpose: str, ids: tuple[int, ...]) -> bytes:
 
 
 def generator(seed: int, purpose: str, *ids: int) -> np.random.Generator:
-    """The generator for one purpose (at most 16 letters), e.g. generator(seed, "noise", round, client)."""
+    """The generator for one purpose (at most 16 letters), e.g. generator(seed, "noise", round,
+    client).
+    """
     if len(purpose) > 16:
         raise ValueError(f"purpose={purpose!r}: expected at most 16 letters")
     key: Any = _Key(
@@ -46,7 +49,9 @@ class _Key(ISeedSequence):
 
 
 def initialised(make: Callable[[], nn.Module], seed: int) -> nn.Module:
-    """Build a module whose default initialisation draws from `seed` and leaves torch's global generator as it was."""
+    """Build a module whose default initialisation draws from `seed` and leaves torch's global
+    generator as it was.
+    """
     import torch
 
     with torch.random.fork_rng(devices=[]):

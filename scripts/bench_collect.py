@@ -1,9 +1,11 @@
 #!/usr/bin/env python
-"""Seconds and memory of `dpfl-bench collect` over many run folders, made from one real run: eps x clip x lr x seed x local steps.
+"""Seconds and memory of `dpfl-bench collect` over many run folders, made from one real run: eps x
+clip x lr x seed x local steps.
 
     scripts/bench_collect.py [--runs 10000] [--tuning-eps]
 
-One folder in fifty was cut off. Prints one line of JSON; exit code 1 where it takes more than 60 s or 1 GB.
+One folder in fifty was cut off. Prints one line of JSON; exit code 1 where it takes more than 60 s
+or 1 GB.
 """
 
 import argparse

@@ -1,15 +1,18 @@
-"""Seconds per round of the engine on a fixed workload: the very objects that `dpfl-bench run` builds. Prints one JSON line.
+"""Seconds per round of the engine on a fixed workload: the very objects that `dpfl-bench run`
+builds. Prints one JSON line.
 
     .venv/bin/python scripts/bench_engine.py --workload W1 --threads 1 --rounds 3 --repeat 3
     .venv/bin/python scripts/bench_engine.py --workload W2 --check      # the same iterates as one loop per client and record
     .venv/bin/python scripts/bench_engine.py --workload W1 --overheads  # what evaluation, logging and checkpoints cost in a whole run
     .venv/bin/python scripts/bench_engine.py --workload W3 --privacy --repeat 15  # rounds with privacy against the same without
 
-W1: logistic regression at client level, W2: a CNN (26,010 parameters) at client level, W3: that CNN at record level, W3L: logistic
-regression at record level. The data are random numbers that depend on the sizes alone. `--overrides` changes any setting.
+W1: logistic regression at client level, W2: a CNN (26,010 parameters) at client level, W3: that CNN
+at record level, W3L: logistic regression at record level. The data are random numbers that depend
+on the sizes alone. `--overrides` changes any setting.
 
-What is measured is the processor: a pin of OpenBLAS' kernels (OPENBLAS_CORETYPE), which binds numpy's products and none that the peers
-call, is put aside unless --pinned. `products` says whose were used, `pin` which pin held.
+What is measured is the processor: a pin of OpenBLAS' kernels (OPENBLAS_CORETYPE), which binds
+numpy's products and none that the peers call, is put aside unless --pinned. `products` says whose
+were used, `pin` which pin held.
 """
 
 from __future__ import annotations
@@ -46,7 +49,9 @@ class Workload:
 
     @property
     def noise(self) -> float:
-        """Standard deviation / C is 1 everywhere; the multiplier is relative to the sensitivity, C or 2C."""
+        """Standard deviation / C is 1 everywhere; the multiplier is relative to the sensitivity, C
+        or 2C.
+        """
         return 0.5 if "privacy=record" in self.overrides else 1.0
 
 
@@ -148,7 +153,9 @@ def seconds_per_round(made: Any, rounds: int, repeat: int) -> Iterator[float]:
 
 
 def overheads(work: Workload, rounds: int, repeat: int, more: list[str]) -> Iterator[dict[str, float]]:
-    """Seconds of whole runs with evaluation and checkpoints as they are by default, and with one evaluation at the end; interleaved."""
+    """Seconds of whole runs with evaluation and checkpoints as they are by default, and with one
+    evaluation at the end; interleaved.
+    """
     import tempfile
 
     from dpfl_bench.experiment import run
@@ -193,9 +200,11 @@ def _products() -> dict[str, str | None]:
 
 
 def checked(work: Workload, rounds: int, more: list[str]) -> dict[str, float]:
-    """How far the iterates are from those of plain loops, relative to their length: the largest over the rounds.
+    """How far the iterates are from those of plain loops, relative to their length: the largest
+    over the rounds.
 
-    One round in float32, whose rounding decides on which side of a ReLU's kink a record is: sooner or later the two are different runs.
+    One round in float32, whose rounding decides on which side of a ReLU's kink a record is: sooner
+    or later the two are different runs.
     """
     return {
         "float32": max(_differences(job(work, 1, more))),
@@ -217,7 +226,8 @@ def _differences(made: Any) -> Iterator[float]:
 
 
 def naive(made: Any, round: Any, x: Any) -> Any:
-    """x after one round of torch.nn and torch.optim: one client, one step and (at record level) one record after the other.
+    """x after one round of torch.nn and torch.optim: one client, one step and (at record level) one
+    record after the other.
 
     The same draws and noise, in the same number format.
     """

@@ -1,9 +1,10 @@
-"""Seconds and memory of one round of every model on its data set, at both privacy units, as a Markdown table.
+"""Seconds and memory of one round of every model on its data set, at both privacy units, as a
+Markdown table.
 
     DPFL_DATA_DIR=... .venv/bin/python scripts/bench_models.py [MODEL-DATASET ...]
 
-Every measurement has a process of its own, and the table the median of three. Real data is looked for in DPFL_DATA_DIR, of which
-scripts/model_rounds.py takes samples; what is not there is left out.
+Every measurement has a process of its own, and the table the median of three. Real data is looked
+for in DPFL_DATA_DIR, of which scripts/model_rounds.py takes samples; what is not there is left out.
 """
 
 from __future__ import annotations
@@ -26,7 +27,9 @@ REPEATS = 3
 
 
 def measure(case: Case, unit: str) -> dict[str, float]:
-    """One round of one local step, the second of two; memory is the process's peak, its data included."""
+    """One round of one local step, the second of two; memory is the process's peak, its data
+    included.
+    """
     from dpfl_bench.config import compose, validate
     from dpfl_bench.experiment import job
     from dpfl_bench.experiment.player import build_player

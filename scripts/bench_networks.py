@@ -1,10 +1,13 @@
-"""The product's gradients of an LSTM and a 3D-UNet against Opacus and a bare loop: interleaved, one thread, a JSON line for each.
+"""The product's gradients of an LSTM and a 3D-UNet against Opacus and a bare loop: interleaved, one
+thread, a JSON line for each.
 
     .venv/bin/python scripts/bench_networks.py [--case lstm] [--repeat 5]
 
-lstm, lstm_words: the clipped sum of 64 records' gradients, by book-keeping and by Opacus' DPLSTM, on 80 characters of an alphabet of 80, or
-10 words of 2,000 (Opacus keeps a gradient of the whole embedding for each record). unet3d: four steps of SGD on lots of two volumes of
-48x60x48, in the product's flat buffers, by torch.optim as torch lays volumes out, and channels-last. `ratio` is theirs / ours.
+lstm, lstm_words: the clipped sum of 64 records' gradients, by book-keeping and by Opacus' DPLSTM,
+on 80 characters of an alphabet of 80, or 10 words of 2,000 (Opacus keeps a gradient of the whole
+embedding for each record). unet3d: four steps of SGD on lots of two volumes of 48x60x48, in the
+product's flat buffers, by torch.optim as torch lays volumes out, and channels-last. `ratio` is
+theirs / ours.
 """
 
 from __future__ import annotations

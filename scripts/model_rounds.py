@@ -1,7 +1,9 @@
-"""Every model of conf/model on its papers' data: what tests/federation/test_rounds.py plays a round of and scripts/bench_models.py times.
+"""Every model of conf/model on its papers' data: what tests/federation/test_rounds.py plays a round
+of and scripts/bench_models.py times.
 
-Real files are in a folder as CONTRIBUTING.md has it. Three sets are not taken as they stand: of MNIST and CIFAR-10 a few images
-are enough (ScatterNet's features take a while), and Messidor's photographs are shared without grades, so they get made-up ones.
+Real files are in a folder as CONTRIBUTING.md has it. Three sets are not taken as they stand: of
+MNIST and CIFAR-10 a few images are enough (ScatterNet's features take a while), and Messidor's
+photographs are shared without grades, so they get made-up ones.
 """
 
 from __future__ import annotations
@@ -89,7 +91,9 @@ FILES = {  # what has to be in the folder of real data; the other sets are gener
 
 
 def sample(dataset: str, root: Path, folder: Path) -> Path:
-    """The data folder for `dataset`: the real one, or one in `folder` into which the set's sample is written, once."""
+    """The data folder for `dataset`: the real one, or one in `folder` into which the set's sample
+    is written, once.
+    """
     if dataset not in _WRITERS:
         return root
     made = folder / dataset

@@ -1,4 +1,6 @@
-"""What the tests of the engine share: composed settings, the cohort that `run` would build of them, and every algorithm there is."""
+"""What the tests of the engine share: composed settings, the cohort that `run` would build of them,
+and every algorithm there is.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,8 @@ CONF = Path(conf.__path__[0])
 
 torch.set_num_threads(1)  # the tests' tensors are too small to share out
 
-# a generated federation that loads in milliseconds: 10 clients, 12 training records each, 3 classes, 18 parameters
+# a generated federation that loads in milliseconds: 10 clients, 12 training records each, 3
+# classes, 18 parameters
 TINY = (
     "dataset=synthetic_logistic", "dataset.dimension=5", "dataset.classes=3", "dataset.records_per_client=15", "dataset.beta=1.0",
     "dataset.clients=10", "clients=10", "rounds=4", "local_steps=3", "device=cpu", "plot=false", "privacy.calibration=fixed",
@@ -62,7 +65,9 @@ class Played:
     start: State
 
     def states(self) -> list[State]:
-        """The states after each round. Memories and the ledger are updated in place: every state holds copies."""
+        """The states after each round. Memories and the ledger are updated in place: every state
+        holds copies.
+        """
         ends = train.rounds(self.cohort, self.schedule, self.start, 0)
         return [dataclasses.replace(state, memory=_copy(state.memory)) for _, state, _ in ends]
 
@@ -82,7 +87,9 @@ def cohort_of(settings: Settings) -> Played:
 
 
 def cohort_on(settings: Settings, records: Records, parts: Parts, x0: np.ndarray | None = None) -> Played:
-    """The same for records made by a test instead of the data set's, from x0 (default: the problem's start)."""
+    """The same for records made by a test instead of the data set's, from x0 (default: the
+    problem's start).
+    """
     holders = Holders.of(parts, len(records.train_y))
     budget = Budget.of(settings, drawn_schedules(settings), holders)
     schedules = list(budget.schedules)
@@ -108,7 +115,9 @@ def cohort_on(settings: Settings, records: Records, parts: Parts, x0: np.ndarray
 
 @dataclass(frozen=True)
 class Algo:
-    """One conf/algo/*.yaml, ours or of a folder named in DPFL_TEST_CONF, at client level or with the overrides of record level."""
+    """One conf/algo/*.yaml, ours or of a folder named in DPFL_TEST_CONF, at client level or with
+    the overrides of record level.
+    """
 
     name: str
     folder: str | None
@@ -119,7 +128,9 @@ class Algo:
         return f"{self.name}-record" if self.overrides else self.name
 
     def settings(self, **changes: Any) -> Settings:
-        """On TINY, with these settings instead of its own. Composing takes a while, so what needs no composing is replaced."""
+        """On TINY, with these settings instead of its own. Composing takes a while, so what needs
+        no composing is replaced.
+        """
         settings = settings_of(f"algo={self.name}", *TINY, *self.overrides, config_dir=self.folder)
         if (
             settings.sample_rate is not None and "sample_rate" not in changes

@@ -1,4 +1,6 @@
-"""The imports of every module: from its own layer or layers to its left; algorithms from their base and torch."""
+"""The imports of every module: from its own layer or layers to its left; algorithms from their base
+and torch.
+"""
 
 from __future__ import annotations
 
@@ -107,7 +109,9 @@ TREES = {name: ast.parse(path.read_text()) for name, path in FILES.items()}
 
 
 def imports(tree: ast.Module, *, lazy: bool = True, typing: bool = True) -> Iterator[str]:
-    """The modules that a file names; without the lazy ones in functions or those under TYPE_CHECKING if so asked."""
+    """The modules that a file names; without the lazy ones in functions or those under
+    TYPE_CHECKING if so asked.
+    """
     waiting: list[ast.AST] = list(tree.body)
     while waiting:
         node = waiting.pop()
@@ -158,7 +162,9 @@ def test_algorithms_know_only_their_base_and_torch(module: str) -> None:
 
 
 def test_nothing_heavy_at_module_level_of_what_starts_fast() -> None:
-    """The closure over module-level imports of what help, list and plan load, with the algorithms that `plan` asks."""
+    """The closure over module-level imports of what help, list and plan load, with the algorithms
+    that `plan` asks.
+    """
     reached: set[str] = set()
     waiting = [*LIGHT, *(name for name in FILES if name.startswith("algorithms."))]
     while waiting:

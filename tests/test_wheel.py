@@ -61,7 +61,9 @@ def commit(source: Path) -> None:
 
 @pytest.fixture(scope="module")
 def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """bin/ of a fresh environment: the wheel, and this one's dependencies without its editable install (a .pth adds no .pth)."""
+    """bin/ of a fresh environment: the wheel, and this one's dependencies without its editable
+    install (a .pth adds no .pth).
+    """
     home = tmp_path_factory.mktemp("fresh") / "venv"
     shell(sys.executable, "-m", "venv", "--without-pip", home, cwd=home.parent)
     python = home / "bin" / "python"

@@ -1,8 +1,10 @@
-"""What an algorithm is: three short functions of tensor algebra, the same for any model and any number of clients at once.
+"""What an algorithm is: three short functions of tensor algebra, the same for any model and any
+number of clients at once.
 
-A model is one flat vector of d numbers; c clients are a tensor (c, d). An algorithm never touches a record or a raw update: it calls
-`local.gradient` (the first door) and hands its update back to the engine, which passes it through the second. What comes out of there,
-`Sent`, is all that the server may know.
+A model is one flat vector of d numbers; c clients are a tensor (c, d). An algorithm never touches a
+record or a raw update: it calls `local.gradient` (the first door) and hands its update back to the
+engine, which passes it through the second. What comes out of there, `Sent`, is all that the server
+may know.
 """
 
 from __future__ import annotations
@@ -15,7 +17,9 @@ if TYPE_CHECKING:
 
 
 class Server(NamedTuple):
-    """What the server keeps between rounds and broadcasts. An algorithm with more server state declares its own tuple, `x` first."""
+    """What the server keeps between rounds and broadcasts. An algorithm with more server state
+    declares its own tuple, `x` first.
+    """
 
     x: Tensor  # (d,)
 
@@ -25,8 +29,11 @@ class Sent:
     """What passed the door in one round."""
 
     mean: Tensor  # (d,): the noisy sum divided by the cohort's size
-    each: Tensor  # (c, d): each client's own message, as that client knows it, in `remember`; (0, d) in `server`
-    mean_square_norm: Tensor  # (): private estimate of the mean |update|^2 after bounding, where the algorithm `uses_norms`; else 0
+    # (c, d): each client's own message, as that client knows it, in `remember`; (0, d) in `server`
+    each: Tensor
+    # (): private estimate of the mean |update|^2 after bounding, where the algorithm `uses_norms`;
+    # else 0
+    mean_square_norm: Tensor
     naive_square_norm: (
         Tensor  # (): mean |message|^2, noise and all, where the server sees single messages; else 0
     )
@@ -63,16 +70,22 @@ class Local(Protocol):
     @property
     def lr(self) -> float: ...
     def gradient(self, y: Tensor) -> Tensor:
-        """Each client's (stochastic) gradient at its own row: (c, d) -> (c, d). Once per local step."""
+        """Each client's (stochastic) gradient at its own row: (c, d) -> (c, d). Once per local
+        step.
+        """
         ...
 
     def step(self, y: Tensor, direction: Tensor) -> Tensor:
-        """y - lr * direction, with local momentum (heavy ball, reset every round) where it is configured."""
+        """y - lr * direction, with local momentum (heavy ball, reset every round) where it is
+        configured.
+        """
         ...
 
 
 class Algorithm(Protocol):
-    """`uses_norms = True` beside `remembers` asks the door for `Sent.mean_square_norm`, which is accounted for where it costs."""
+    """`uses_norms = True` beside `remembers` asks the door for `Sent.mean_square_norm`, which is
+    accounted for where it costs.
+    """
 
     @property
     def remembers(self) -> bool:
@@ -82,13 +95,16 @@ class Algorithm(Protocol):
     def start(self, x: Tensor) -> Any: ...
 
     def client(self, server: Any, memory: Tensor, local: Local) -> Tensor:
-        """What c clients offer to the door: (c, d). memory: (c, d), zeros where the algorithm does not remember."""
+        """What c clients offer to the door: (c, d). memory: (c, d), zeros where the algorithm does
+        not remember.
+        """
         ...
 
     def server(self, server: Any, sent: Sent, round: Round) -> Any: ...
 
     def remember(self, server: Any, memory: Tensor, sent: Sent, round: Round) -> Tensor:
-        """The new memory of c clients of the cohort, (c, d) -> (c, d), with the server's state of the round's beginning.
+        """The new memory of c clients of the cohort, (c, d) -> (c, d), with the server's state of
+        the round's beginning.
 
         Only called where `remembers` is True.
         """

@@ -1,4 +1,5 @@
-"""FedEXP, LDP-FedEXP and CDP-FedEXP (`fedexp`, Algorithms 1 and 2): a server step that adapts to how much the updates differ.
+"""FedEXP, LDP-FedEXP and CDP-FedEXP (`fedexp`, Algorithms 1 and 2): a server step that adapts to
+how much the updates differ.
 
 | paper | here |
 |---|---|
@@ -8,14 +9,16 @@
 | numerator of eq. (2), (6), (7) or (8) | sent.mean_square_norm |
 | numerator of eq. (3) | sent.naive_square_norm, with `naive` |
 
-The door estimates the numerator: raw without privacy (2), less d sigma^2 under local trust with Gaussian noise (6), with noise of its own,
-which is accounted for, where only sums are released (7), from PrivUnit's messages by Algorithm 5 (8). Under local trust it follows from
-the messages and costs nothing towards the server, but a third party then sees more than their sum. `work` is what the step is put over:
-FedAvg in the paper, any other algorithm here; the step multiplies the step that `work` proposes.
+The door estimates the numerator: raw without privacy (2), less d sigma^2 under local trust with
+Gaussian noise (6), with noise of its own, which is accounted for, where only sums are released (7),
+from PrivUnit's messages by Algorithm 5 (8). Under local trust it follows from the messages and
+costs nothing towards the server, but a third party then sees more than their sum. `work` is what
+the step is put over: FedAvg in the paper, any other algorithm here; the step multiplies the step
+that `work` proposes.
 
-Deviations: max(1, .) everywhere, in (2) and (3) too, where without noise it holds by itself (Jensen); no updates or a mean of exactly 0
-give 1. naive=true is the biased step of eq. (3), for figure 1. The paper's output, the average of the last two iterates, is
-average_last=2.
+Deviations: max(1, .) everywhere, in (2) and (3) too, where without noise it holds by itself
+(Jensen); no updates or a mean of exactly 0 give 1. naive=true is the biased step of eq. (3), for
+figure 1. The paper's output, the average of the last two iterates, is average_last=2.
 """
 
 from __future__ import annotations

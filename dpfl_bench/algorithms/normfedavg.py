@@ -1,4 +1,5 @@
-"""DP-NormFedAvg (`normalized`, Algorithm 1): Option (ii) with privacy.bound=normalise, Option (i) with privacy.bound=clip.
+"""DP-NormFedAvg (`normalized`, Algorithm 1): Option (ii) with privacy.bound=normalise, Option (i)
+with privacy.bound=clip.
 
 | paper | here |
 |---|---|
@@ -8,9 +9,10 @@
 | norm(u, C) or clip(u, C), noise (lines 10-12) | the door |
 | a_k (line 14) | sent.mean |
 
-Deviations: the paper returns a uniformly random iterate for its theorem; we return the last one, as its experiments do.
-norm(0) is undefined in the paper; see privacy/bounding.py. Under Poisson cohorts the noise is drawn on the sum, then divided by the
-expected r (dividing noise that |S_k| clients drew would make its variance depend on |S_k|).
+Deviations: the paper returns a uniformly random iterate for its theorem; we return the last one, as
+its experiments do. norm(0) is undefined in the paper; see privacy/bounding.py. Under Poisson
+cohorts the noise is drawn on the sum, then divided by the expected r (dividing noise that |S_k|
+clients drew would make its variance depend on |S_k|).
 """
 
 from __future__ import annotations

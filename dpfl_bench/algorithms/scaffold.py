@@ -8,16 +8,19 @@
 | clipped, noised H_i^k (lines 9-12) | local.gradient, where privacy.unit=record |
 | Delta y_i, its mean over the cohort (lines 15, 20) | what `client` returns, sent.mean |
 
-Nothing is sent for the controls: Delta c_i = -c - Delta y_i / (K eta_l) follows from what is sent anyway, so its mean does too, and a
-client's own control follows from its own message. At privacy.unit=record that is line 14 to the letter. At privacy.unit=client
-(as `fedexp` compares it) Delta y_i is the bounded, noised message, and the controls are post-processing of it.
+Nothing is sent for the controls: Delta c_i = -c - Delta y_i / (K eta_l) follows from what is sent
+anyway, so its mean does too, and a client's own control follows from its own message. At
+privacy.unit=record that is line 14 to the letter. At privacy.unit=client (as `fedexp` compares it)
+Delta y_i is the bounded, noised message, and the controls are post-processing of it.
 
-Warm start: in the first rounds the K lots are all drawn at x, which stands still, so that c_i becomes the mean of K (noised) gradients
-there. These rounds release, and are accounted for, like any other; a client that none of them draws keeps c_i = 0.
+Warm start: in the first rounds the K lots are all drawn at x, which stands still, so that c_i
+becomes the mean of K (noised) gradients there. These rounds release, and are accounted for, like
+any other; a client that none of them draws keeps c_i = 0.
 
-Deviations. At client level under secure aggregation a client's own control is made of its bounded update without noise
-(privacy.memory, see scaffnew.py for the reason); c is made of released sums in every case. local_momentum is not in the paper: with
-it (x - y) / (K eta_l) is no mean of gradients. With full participation, constant K and p = 1 / K this is ScaffNew, h_i = c_i - c.
+Deviations. At client level under secure aggregation a client's own control is made of its bounded
+update without noise (privacy.memory, see scaffnew.py for the reason); c is made of released sums in
+every case. local_momentum is not in the paper: with it (x - y) / (K eta_l) is no mean of gradients.
+With full participation, constant K and p = 1 / K this is ScaffNew, h_i = c_i - c.
 """
 
 from __future__ import annotations
@@ -60,7 +63,9 @@ class Scaffold:
         return own + self._control_step(server, sent.each, round)  # line 14
 
     def _control_step(self, server: Controlled, update: Tensor, round: Round) -> Tensor:
-        """Delta c_i of one client's Delta y_i, or the mean of the ones of the mean of the others (line 14)."""
+        """Delta c_i of one client's Delta y_i, or the mean of the ones of the mean of the others
+        (line 14).
+        """
         return -server.c - update / (round.steps * round.lr)
 
     def warm(self, round: Round) -> bool:
@@ -70,5 +75,7 @@ class Scaffold:
 
 
 def default_warm_rounds(share: float) -> int:
-    """1 if every client takes part, else 4 / l: each client is then drawn with probability .98 (footnote 2), hardly ever all of them."""
+    """1 if every client takes part, else 4 / l: each client is then drawn with probability .98
+    (footnote 2), hardly ever all of them.
+    """
     return 1 if share == 1 else math.ceil(4 / share)

@@ -99,7 +99,9 @@ def load_data(settings: Settings) -> Data:
 
 
 def _contents(dataset: Mapping[str, Any], raw: Records, before: object) -> Contents:
-    """What was loaded. Files that were written to meanwhile may be neither what was read nor what is hashed."""
+    """What was loaded. Files that were written to meanwhile may be neither what was read nor what
+    is hashed.
+    """
     if not contents.has_known_files(dataset):
         return contents.of_records(raw)
     found = contents.of_files(dataset)
@@ -146,7 +148,9 @@ def _parts(settings: Settings, records: Records) -> list[np.ndarray]:
 
 
 def _holders(settings: Settings, parts: list[np.ndarray], records: int) -> Holders:
-    """Who holds what was dealt. Refuses parts that are none, and a partition that does not do what it declares."""
+    """Who holds what was dealt. Refuses parts that are none, and a partition that does not do what
+    it declares.
+    """
     name = settings.partition["name"]
     if len(parts) != settings.clients:
         raise ConfigError(

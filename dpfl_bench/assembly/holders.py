@@ -1,4 +1,6 @@
-"""Who holds which record, as far as the accounting at record level must know: foreseen without data, or counted when they are dealt."""
+"""Who holds which record, as far as the accounting at record level must know: foreseen without
+data, or counted when they are dealt.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ class Holders:
 
     @staticmethod
     def foreseen(settings: Settings) -> Holders:
-        """Without data, from what the files know and `records` says. A partition of which nothing is known counts as disjoint."""
+        """Without data, from what the files know and `records` says. A partition of which nothing
+        is known counts as disjoint.
+        """
         if settings.privacy.unit != "record" or not settings.private:
             return Holders(None)
         if settings.dealing == "overlap":
@@ -59,7 +63,9 @@ class Holders:
         )
 
     def exposure(self, taken: np.ndarray) -> int:
-        """The most releases that any record goes into, over all clients that hold it. taken: each client's releases, (M,)."""
+        """The most releases that any record goes into, over all clients that hold it. taken: each
+        client's releases, (M,).
+        """
         if not self.parts:
             return int(taken.max(initial=0))
         over = np.zeros(len(self.counts), dtype=np.int64)

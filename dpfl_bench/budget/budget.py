@@ -1,4 +1,6 @@
-"""The noise of a run and what it costs: settings and schedules in, noise multiplier and epsilons out. No torch, no data."""
+"""The noise of a run and what it costs: settings and schedules in, noise multiplier and epsilons
+out. No torch, no data.
+"""
 
 from __future__ import annotations
 
@@ -105,7 +107,8 @@ class Budget:
 
     @cached_property
     def noise_multiplier(self) -> float:
-        """Standard deviation / sensitivity: of each message under local trust, of the cohort's sum else, of a lot's sum at record level.
+        """Standard deviation / sensitivity: of each message under local trust, of the cohort's sum
+        else, of a lot's sum at record level.
 
         PrivUnit: 1 / the pure eps of one message. 0: no privacy.
         """
@@ -131,7 +134,9 @@ class Budget:
         )
 
     def check(self) -> None:
-        """Refuse an observer that nothing bounds, and an accountant that is not valid for what it sees."""
+        """Refuse an observer that nothing bounds, and an accountant that is not valid for what it
+        sees.
+        """
         if not self.settings.private:
             return
         seen = view(self.planned, self.observer)
@@ -144,7 +149,9 @@ class Budget:
 
     @property
     def noise_std(self) -> float | None:
-        """Of the noise that `noise_multiplier` speaks of; None where C changes or PrivUnit takes the noise's place."""
+        """Of the noise that `noise_multiplier` speaks of; None where C changes or PrivUnit takes
+        the noise's place.
+        """
         sensitivity = self.settings.privacy.sensitivity
         return (
             None if sensitivity is None or self.privunit is not None else self.noise_multiplier * sensitivity
@@ -181,7 +188,9 @@ class Budget:
 
     @cached_property
     def fresh(self) -> View:
-        """`seen` of a run with cohorts that are yet to be drawn; empty where there is no bound before that."""
+        """`seen` of a run with cohorts that are yet to be drawn; empty where there is no bound
+        before that.
+        """
         try:
             return (fresh(self.planned, self.observer) or ()) if self.settings.private else ()
         except PrivacyError:
@@ -191,8 +200,8 @@ class Budget:
     def observed(self) -> int:
         """Releases of one client that the bounded observer sees.
 
-        All rounds where sampling amplifies. The expected number where eps averages over the cohorts. Else that of the client that was
-        drawn most often.
+        All rounds where sampling amplifies. The expected number where eps averages over the
+        cohorts. Else that of the client that was drawn most often.
         """
         if self.rate < 1:
             return self.rounds
@@ -212,7 +221,9 @@ class Budget:
 
     @property
     def client_noise_ratio(self) -> float:
-        """Standard deviation / C of the noise that one client adds (its share under secagg; what its share would be under central)."""
+        """Standard deviation / C of the noise that one client adds (its share under secagg; what
+        its share would be under central).
+        """
         return (
             self.noise_ratio
             if self.settings.privacy.trust == "local"
@@ -262,17 +273,23 @@ class Budget:
 
     @property
     def observers(self) -> tuple[Observer, ...]:
-        """Whose eps are told: a third party that knows the cohorts only where there is something to know."""
+        """Whose eps are told: a third party that knows the cohorts only where there is something to
+        know.
+        """
         return OBSERVERS if self.settings.sampling != "full" else OBSERVERS[:2]
 
     def views(self) -> dict[str, float]:
-        """Observer -> eps of the whole run by the tightest valid accountant; inf where the observer is trusted."""
+        """Observer -> eps of the whole run by the tightest valid accountant; inf where the observer
+        is trusted.
+        """
         return {
             observer: min([math.inf, *self._by_accountant(observer).values()]) for observer in self.observers
         }
 
     def accountants(self, observer: Observer | None = None) -> dict[str, float]:
-        """Accountant -> eps towards an observer (by default the bounded one): every valid one, and the paper's where it is asked."""
+        """Accountant -> eps towards an observer (by default the bounded one): every valid one, and
+        the paper's where it is asked.
+        """
         observer = observer or self.observer
         found = self._by_accountant(observer)
         if (
@@ -284,8 +301,9 @@ class Budget:
         return found
 
     def max_rounds(self) -> int | None:
-        """The most rounds that eps allows at this noise (of at most LONGEST where cohorts are drawn); None without privacy, and at
-        record level where coins draw the local steps."""
+        """The most rounds that eps allows at this noise (of at most LONGEST where cohorts are
+        drawn); None without privacy, and at record level where coins draw the local steps.
+        """
         settings = self.settings
         if not settings.private or (settings.privacy.unit == "record" and settings.algo.get("coins")):
             return None
@@ -340,7 +358,9 @@ class Budget:
         return self.first(low)
 
     def _releases(self) -> Releases:
-        """Messages show one by one where clients remember their noise, and where the server's step looks at each one's norm."""
+        """Messages show one by one where clients remember their noise, and where the server's step
+        looks at each one's norm.
+        """
         settings, privacy, drawn = self.settings, self.settings.privacy, self.schedules
         memory = remembers(settings.algo)
         single = (memory and privacy.remembered == "own_message") or (
@@ -431,7 +451,9 @@ def _grouped(steps: Sequence[int]) -> Rounds:
 
 
 def _at_least(each: Sequence[Sequence[int]]) -> Sequence[int]:
-    """Local steps round by round of which each seed has no more: where seeds differ (coins), the longest rounds come first."""
+    """Local steps round by round of which each seed has no more: where seeds differ (coins), the
+    longest rounds come first.
+    """
     if len(set(each)) == 1:
         return each[0]
     return [

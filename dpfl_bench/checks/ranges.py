@@ -1,4 +1,6 @@
-"""Ranges of values: checked when settings are composed, and again by functions that users may call themselves."""
+"""Ranges of values: checked when settings are composed, and again by functions that users may call
+themselves.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""What a run would spend and what theory expects of it, without training, without data, without torch."""
+"""What a run would spend and what theory expects of it, without training, without data, without
+torch.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ FACTORS = (0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)  # of T*, for the table of B(T)
 
 
 def plan(settings: Settings, detailed: bool = True) -> dict[str, Any]:
-    """Everything that `dpfl-bench plan --json` prints; with all observers and the course of eps over the rounds if `detailed`."""
+    """Everything that `dpfl-bench plan --json` prints; with all observers and the course of eps
+    over the rounds if `detailed`.
+    """
     with only_ours(NO_CALL):
         return _plan(settings, detailed)
 
@@ -113,7 +117,9 @@ def _implied(settings: Settings, budget: Budget) -> dict[str, float] | None:
 
 
 def _theory(settings: Settings, budget: Budget) -> dict[str, Any] | None:
-    """Theorem 1 and Corollary 1 of `balancing`, for l2-regularised logistic regression. None where they do not apply."""
+    """Theorem 1 and Corollary 1 of `balancing`, for l2-regularised logistic regression. None where
+    they do not apply.
+    """
     model, dataset = settings.model, settings.dataset
     decay = model.get("l2", 0.0) + settings.weight_decay
     clip, messages = (
@@ -175,7 +181,9 @@ def _theory(settings: Settings, budget: Budget) -> dict[str, Any] | None:
 
 
 def _client_v(settings: Settings, budget: Budget) -> float:
-    """v of the noise that one client adds, which is what the theorem speaks of: its own, or its share of the sum's."""
+    """v of the noise that one client adds, which is what the theorem speaks of: its own, or its
+    share of the sum's.
+    """
     return budget.client_noise_ratio**2 * settings.eps**2 / (budget.rounds * math.log(1 / settings.delta))
 
 

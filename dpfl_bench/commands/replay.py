@@ -1,4 +1,6 @@
-"""`dpfl-bench replay`: a run folder's question again, from the folder alone, and whether every number comes out the same."""
+"""`dpfl-bench replay`: a run folder's question again, from the folder alone, and whether every
+number comes out the same.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +51,9 @@ def command(arguments: list[str]) -> int:
 
 
 def replay(folder: str, check: bool, to: str) -> int:
-    """1 if the run diverged (without `check`), or if a number differs (with it). The folder itself is only read."""
+    """1 if the run diverged (without `check`), or if a number differs (with it). The folder itself
+    is only read.
+    """
     first = RunFolder(Path(folder).resolve())
     outputs = str(Path(to).resolve())
     known = _result(first) if check else None
@@ -78,7 +82,9 @@ def _result(first: RunFolder) -> dict[str, Any]:
 
 
 def _composed(first: RunFolder, outputs: str) -> Composed:
-    """As it was composed then, but for where it is written; trackers have been told of this run already."""
+    """As it was composed then, but for where it is written; trackers have been told of this run
+    already.
+    """
     where = first.path / ".hydra"
     if not (where / "config.yaml").is_file():
         raise ConfigError(

@@ -1,4 +1,6 @@
-"""Calls what a group's file names with the keys that it has parameters for. Without torch, so that a loader can be asked without it."""
+"""Calls what a group's file names with the keys that it has parameters for. Without torch, so that
+a loader can be asked without it.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,9 @@ from dpfl_bench.config.validate import checked
 
 
 def call(node: Mapping[str, Any], group: str, **given: Any) -> Any:
-    """Call what `_target_` names with those of the node's keys (and of `given`) that it has parameters for."""
+    """Call what `_target_` names with those of the node's keys (and of `given`) that it has
+    parameters for.
+    """
     check_call(node, group)
     function = target(node)
     wanted = inspect.signature(function).parameters
@@ -30,7 +34,9 @@ def call(node: Mapping[str, Any], group: str, **given: Any) -> Any:
 
 
 def _hints(function: Any) -> dict[str, Any]:
-    """The types of its parameters; none where they cannot be resolved (names that only type checkers import)."""
+    """The types of its parameters; none where they cannot be resolved (names that only type
+    checkers import).
+    """
     try:
         return get_type_hints(function)
     except NameError:

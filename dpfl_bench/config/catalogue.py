@@ -18,7 +18,9 @@ TITLES = {
 
 
 def entries(config_dir: str | None = None) -> list[dict[str, str | None]]:
-    """name, group, line, module of every choice; a user's folder adds to (and hides) the shipped ones."""
+    """name, group, line, module of every choice; a user's folder adds to (and hides) the shipped
+    ones.
+    """
     folders = [Path(str(files("dpfl_bench.conf"))), *([Path(config_dir)] if config_dir else [])]
     found = {
         (g, f.stem): f for folder in folders for g in GROUPS for f in sorted((folder / g).glob("[!_]*.yaml"))

@@ -1,4 +1,6 @@
-"""Hydra's part: overrides in, composed config out. Importing hydra takes a while, so only functions do."""
+"""Hydra's part: overrides in, composed config out. Importing hydra takes a while, so only functions
+do.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,9 @@ class Composed:
 def composed(
     overrides: Sequence[str], config_dir: str | None = None, config_name: str = "config"
 ) -> Composed:
-    """Compose one job. config_dir is searched first, so it can add algorithms, data sets or experiments."""
+    """Compose one job. config_dir is searched first, so it can add algorithms, data sets or
+    experiments.
+    """
     return Composer(config_dir, config_name).job(overrides)
 
 
@@ -51,7 +55,9 @@ class Expanded:
 
 
 class Composer:
-    """Hydra composes once for each choice of groups; a job's values are set on a copy of that, by Hydra's own function."""
+    """Hydra composes once for each choice of groups; a job's values are set on a copy of that, by
+    Hydra's own function.
+    """
 
     def __init__(self, config_dir: str | None, config_name: str) -> None:
         self._loader, self._name = _loader(config_dir), config_name
@@ -83,7 +89,9 @@ class Composer:
             )
 
     def sweep(self, overrides: Sequence[str]) -> Expanded:
-        """Hydra's sweep syntax (comma lists, ranges, globs, hydra.sweeper.params) as one list of overrides for each job."""
+        """Hydra's sweep syntax (comma lists, ranges, globs, hydra.sweeper.params) as one list of
+        overrides for each job.
+        """
         from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
         from hydra.core.override_parser.overrides_parser import OverridesParser
         from omegaconf import OmegaConf
@@ -115,7 +123,9 @@ class Composer:
             return Expanded([(*ours, *job) for job in jobs], _plain(OmegaConf, hydra.launcher))
 
     def shown(self, part: str, overrides: Sequence[str]) -> str:
-        """Hydra's --cfg: the composed config as YAML, unresolved; `job` without Hydra's own, `hydra` only that, `all` both."""
+        """Hydra's --cfg: the composed config as YAML, unresolved; `job` without Hydra's own,
+        `hydra` only that, `all` both.
+        """
         from omegaconf import OmegaConf, open_dict
 
         self.job(overrides)  # for its errors
@@ -139,7 +149,9 @@ class Composer:
         return self._loader._parse_overrides_and_create_caching_repo(self._name, list(hydra))[1]
 
     def _based(self, groups: tuple[str, ...], hydra: tuple[str, ...]) -> _Base | Exception:
-        """What Hydra makes of the groups; or why it does not, so that a mistake in every job costs once."""
+        """What Hydra makes of the groups; or why it does not, so that a mistake in every job costs
+        once.
+        """
         from omegaconf import OmegaConf, open_dict
 
         try:
@@ -173,7 +185,9 @@ class Composer:
         )
 
     def _master(self, parsed: Sequence[Any]) -> Any:
-        """Hydra's own config of a sweep. It ignores what is swept, so a value may have no key yet: then by the groups alone."""
+        """Hydra's own config of a sweep. It ignores what is swept, so a value may have no key yet:
+        then by the groups alone.
+        """
         from hydra.errors import HydraException
         from hydra.types import RunMode
 
@@ -192,7 +206,9 @@ class Composer:
 
 @dataclass(frozen=True)
 class _Base:
-    """A composed config before any value is set, pickled: that is quicker to copy than the config itself."""
+    """A composed config before any value is set, pickled: that is quicker to copy than the config
+    itself.
+    """
 
     config: bytes
     plain: (
@@ -214,7 +230,9 @@ class _Base:
         )
 
     def changed(self, overrides: Sequence[Any]) -> dict[str, Any]:
-        """A number or word in place of another is set in the dictionaries; whatever is less plain, by Hydra's own function."""
+        """A number or word in place of another is set in the dictionaries; whatever is less plain,
+        by Hydra's own function.
+        """
         if self.plain is not None:
             plain: dict[str, Any] = pickle.loads(self.plain)
             if all(_replaced(plain, override, self.referred) for override in overrides):
@@ -265,7 +283,9 @@ def _is_dict(override: Any) -> bool:
 
 
 def _loader(config_dir: str | None) -> Any:
-    """Hydra with the user's folder before ours. Its public hydra.searchpath comes after ours and holds no primary config."""
+    """Hydra with the user's folder before ours. Its public hydra.searchpath comes after ours and
+    holds no primary config.
+    """
     from hydra import version
     from hydra._internal.hydra import Hydra
     from hydra._internal.utils import create_config_search_path

@@ -1,7 +1,9 @@
-"""Whether data set, partition and model go together, as far as their YAML files know. The records are asked again when they are there.
+"""Whether data set, partition and model go together, as far as their YAML files know. The records
+are asked again when they are there.
 
-What records are is said by a data set's `holds`, what a model takes by its `needs`. Where a user's file leaves one out, it is not known
-here; the functions that deal the records and build the model still refuse what they cannot take.
+What records are is said by a data set's `holds`, what a model takes by its `needs`. Where a user's
+file leaves one out, it is not known here; the functions that deal the records and build the model
+still refuse what they cannot take.
 """
 
 from __future__ import annotations
@@ -62,7 +64,9 @@ _NEAREST = {"classify": "logreg", "regress": "linreg", "next_token": "lstm", "se
 
 
 def check(made: Settings, used: Collection[str]) -> None:
-    """Raise ConfigError for the first key of these groups that is out of its range, or does not fit the data set."""
+    """Raise ConfigError for the first key of these groups that is out of its range, or does not fit
+    the data set.
+    """
     for group in used:
         node: Mapping[str, Any] = getattr(made, group)
         for key, allowed in _RANGES.get(node["_target_"], {}).items():
@@ -98,7 +102,9 @@ def _check_dataset(made: Settings) -> None:
 
 
 def _check_published(dataset: Mapping[str, Any]) -> None:
-    """What `public` works with. Where the file has no numbers, a loader that generates records brings a law, and a user's own may."""
+    """What `public` works with. Where the file has no numbers, a loader that generates records
+    brings a law, and a user's own may.
+    """
     centres, scales, limit = (dataset.get(key) for key in ("centres", "scales", "limit"))
     unknown = None if _BRINGS_NO_LAW.match(dataset["_target_"]) else Scaling((), ())
     published.constants(centres, scales, limit, unknown, f"dataset={dataset['name']}")
@@ -145,7 +151,9 @@ def _check_natural(made: Settings) -> None:
 
 
 def _check_lots_of_shards(made: Settings, known: int) -> None:
-    """Chance decides whether a client gets only the smaller shards, so between the least and the mean it has to be asked."""
+    """Chance decides whether a client gets only the smaller shards, so between the least and the
+    mean it has to be asked.
+    """
     size, least, mean = made.batch_size, made.smallest_client, made.records_per_client
     if size is None or made.records is not None or least is None or mean is None or not least < size <= mean:
         return
@@ -214,7 +222,9 @@ def _check_tokens(made: Settings, wanted: bool | None) -> None:
 
 
 def task(dataset: Mapping[str, Any]) -> str | None:
-    """What is asked of a model: classify, regress, next_token or segment; None where only the records know."""
+    """What is asked of a model: classify, regress, next_token or segment; None where only the
+    records know.
+    """
     told: str = dataset.get("task", "classify")
     if told != "classify" or dataset["classes"] is None:
         return None if told == "classify" else told

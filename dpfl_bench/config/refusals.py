@@ -1,4 +1,6 @@
-"""What cannot be run, or not be accounted for, by looking at the settings alone: each refusal names the reason and the nearest way."""
+"""What cannot be run, or not be accounted for, by looking at the settings alone: each refusal names
+the reason and the nearest way.
+"""
 
 from __future__ import annotations
 

@@ -54,7 +54,9 @@ class Privacy:
 
     @property
     def remembered(self) -> str:
-        """What a client with control variates remembers of a round: its message with the noise in it, or its update without."""
+        """What a client with control variates remembers of a round: its message with the noise in
+        it, or its update without.
+        """
         return self.memory or (
             "own_message" if self.trust == "local" or self.unit == "record" else "own_update"
         )
@@ -80,7 +82,9 @@ class Theory:
 
 @dataclass(frozen=True)
 class Settings:
-    """A whole run. The four dicts are the chosen groups: `_target_`, `name` and the target's own parameters."""
+    """A whole run. The four dicts are the chosen groups: `_target_`, `name` and the target's own
+    parameters.
+    """
 
     eps: float
     delta: float
@@ -130,7 +134,9 @@ class Settings:
 
     @property
     def lots(self) -> Literal["full", "fixed", "poisson"]:
-        """How a local step draws its records: full | fixed (batch_size of them) | poisson (each at sample_rate)."""
+        """How a local step draws its records: full | fixed (batch_size of them) | poisson (each at
+        sample_rate).
+        """
         if self.sample_rate is not None:
             return "poisson" if self.sample_rate < 1 else "full"
         return "full" if self.batch_size is None else "fixed"
@@ -142,14 +148,18 @@ class Settings:
 
     @property
     def overlapping(self) -> bool | None:
-        """Whether a record may sit in several clients; None where nobody knows before the data are dealt."""
+        """Whether a record may sit in several clients; None where nobody knows before the data are
+        dealt.
+        """
         if self.dealing is not None:
             return self.dealing == "overlap"
         return {"overlapping": True, "disjoint": False}.get(self.partition.get("deals", ""))
 
     @property
     def smallest_client(self) -> int | None:
-        """Training records of the smallest client at least, as far as the files and the partition know; None else."""
+        """Training records of the smallest client at least, as far as the files and the partition
+        know; None else.
+        """
         known, ways = self.dataset["records"], self.dealing
         if self.records is not None or known is None or ways in (None, "natural"):
             return self.records
@@ -160,7 +170,9 @@ class Settings:
 
     @property
     def records_per_client(self) -> int | None:
-        """On average, rounded down: no smallest client has more. None of a user's own partition, which may leave records out."""
+        """On average, rounded down: no smallest client has more. None of a user's own partition,
+        which may leave records out.
+        """
         known = self.dataset["records"] if self.dealing is not None else None
         return (
             self.records
@@ -195,7 +207,9 @@ class Settings:
 
     @property
     def point_id(self) -> str:
-        """The same without all seeds and how often is evaluated: runs with one point_id are repeats of each other."""
+        """The same without all seeds and how often is evaluated: runs with one point_id are repeats
+        of each other.
+        """
         return self._hash({*UNTOLD, "seed", "repeats", "eval_every"}, {"seed"})
 
     def _hash(self, untold: Collection[str], untold_of_groups: Set[str] = frozenset()) -> str:
@@ -215,7 +229,9 @@ class Settings:
 
 
 def _of_the_data(dataset: dict[str, Any]) -> list[str]:
-    """Statistics of the records that change what every client trains on (docs/privacy.md, what of the data a run uses)."""
+    """Statistics of the records that change what every client trains on (docs/privacy.md, what of
+    the data a run uses).
+    """
     found = []
     if dataset.get("standardise") == "data":
         found.append(
@@ -264,7 +280,8 @@ UNTOLD = {
     "theory": "only `plan` reads it",
     "records": "only `plan` reads it",
 }
-# The same of a group's keys, for the loaders and models of this package alone: what a user's own does with a key of that name is not known
+# The same of a group's keys, for the loaders and models of this package alone: what a user's own
+# does with a key of that name is not known
 UNTOLD_OF_DATASET = {
     "root": "where the files lie; the run keeps a hash of what they hold (origin.json), which is compared before it is taken",
     "url": "where the files come from; the same hash",

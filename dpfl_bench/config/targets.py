@@ -1,6 +1,7 @@
 """What the `_target_` of a group's file names, and what the classes there say of themselves.
 
-A `_target_` in a file of one's own is code: `run` calls it. What only looks (`plan`, `data show`) calls none but those of our files.
+A `_target_` in a file of one's own is code: `run` calls it. What only looks (`plan`, `data show`)
+calls none but those of our files.
 """
 
 from __future__ import annotations
@@ -25,7 +26,9 @@ _REFUSAL: ContextVar[str | None] = ContextVar(
 
 @contextmanager
 def only_ours(refusal: str) -> Iterator[None]:
-    """Inside, a `_target_` that none of our files names is not called: a ConfigError says so, with this reason and remedy."""
+    """Inside, a `_target_` that none of our files names is not called: a ConfigError says so, with
+    this reason and remedy.
+    """
     before = _REFUSAL.set(refusal)
     try:
         yield
@@ -46,7 +49,9 @@ def _shipped() -> frozenset[str | None]:
 
 
 def remembers(algo: Mapping[str, Any]) -> bool:
-    """Whether clients keep something between rounds; a step rule (FedEXP) has the memory of the work it is put over."""
+    """Whether clients keep something between rounds; a step rule (FedEXP) has the memory of the
+    work it is put over.
+    """
     if "work" in algo:
         return remembers(algo["work"])
     found = target(algo)

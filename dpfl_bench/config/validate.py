@@ -28,9 +28,11 @@ ONLY_FOR_COMPOSING = ("default_local_steps", "default_total_steps", "local_epoch
 
 
 def settings(composed: Composed, used: Collection[str] = fits.GROUPS) -> Settings:
-    """Validate everything that can be known without data; ConfigError names the key, the value and the remedy.
+    """Validate everything that can be known without data; ConfigError names the key, the value and
+    the remedy.
 
-    used: the groups that have to fit the data set; where its files alone are looked at, the default model need not.
+    used: the groups that have to fit the data set; where its files alone are looked at, the default
+    model need not.
     """
     config = dict(composed.config)
     _check_keys(config, composed.reference)
@@ -53,7 +55,9 @@ def settings(composed: Composed, used: Collection[str] = fits.GROUPS) -> Setting
 
 
 def _evaluation_interval(made: Settings) -> int:
-    """About 25 evaluations; fewer where they would be more than 4 % of the work, but four. A gradient is three evaluations."""
+    """About 25 evaluations; fewer where they would be more than 4 % of the work, but four. A
+    gradient is three evaluations.
+    """
     often = math.ceil(made.rounds / 25)
     each, everything = made.records_per_client, made.dataset["records"]
     if not each or everything is None:
@@ -115,7 +119,9 @@ def _as_reference(path: str, value: Any, reference: Any) -> Any:
 
 
 def checked(path: str, value: Any, kind: Any) -> Any:
-    """`value` as `kind` (a dataclass, Literal, optional, bool, int, float, str, list or dict), or a ConfigError."""
+    """`value` as `kind` (a dataclass, Literal, optional, bool, int, float, str, list or dict), or a
+    ConfigError.
+    """
     if isinstance(kind, types.UnionType) or get_origin(kind) is typing.Union:
         if value is None and type(None) in get_args(kind):
             return None
@@ -157,7 +163,9 @@ _WORDS = {
 
 
 def _without_stale(dataset: dict[str, Any], reference: Mapping[str, Any]) -> dict[str, Any]:
-    """What a data set's file says of its prepared records holds for the file's own preparation only; unknown under another."""
+    """What a data set's file says of its prepared records holds for the file's own preparation
+    only; unknown under another.
+    """
     scaling = ("standardise", "centres", "scales", "limit", "unit_norm")
     preparing = ("test_fraction", "split", *scaling, "seed", "transform", "dimensions", "weights")
     if all(dataset.get(key) == reference.get(key) for key in preparing):

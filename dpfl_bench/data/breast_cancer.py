@@ -1,4 +1,6 @@
-"""Breast cancer Wisconsin (diagnostic): 569 records, 30 features, 2 classes; comes with scikit-learn."""
+"""Breast cancer Wisconsin (diagnostic): 569 records, 30 features, 2 classes; comes with
+scikit-learn.
+"""
 
 from __future__ import annotations
 

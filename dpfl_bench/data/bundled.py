@@ -1,4 +1,6 @@
-"""Tables that come with scikit-learn, read without importing it: that takes longer than a small run."""
+"""Tables that come with scikit-learn, read without importing it: that takes longer than a small
+run.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,9 @@ from dpfl_bench.data.records import Records
 
 
 def records(name: str, source: str, expected: int, skipped: int = 0, largest: float = 1.0) -> Records:
-    """All records, not yet split: prepare() splits the test set off. The last column is the label; features are divided by `largest`."""
+    """All records, not yet split: prepare() splits the test set off. The last column is the label;
+    features are divided by `largest`.
+    """
     spec = find_spec("sklearn")
     assert spec is not None  # a dependency
     assert spec.submodule_search_locations

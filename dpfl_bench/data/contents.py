@@ -1,8 +1,8 @@
 """What a data set holds, by its bytes: two runs with one hash saw the same records.
 
-For our loaders it is of the files that they read, so that nothing need be loaded to ask; whoever splits, draws or deals these records
-otherwise has the same. What is generated has no files: its code and settings say all. For a user's own loader it is of the records that
-the loader gives.
+For our loaders it is of the files that they read, so that nothing need be loaded to ask; whoever
+splits, draws or deals these records otherwise has the same. What is generated has no files: its
+code and settings say all. For a user's own loader it is of the records that the loader gives.
 """
 
 from __future__ import annotations
@@ -28,7 +28,9 @@ _AT_ONCE = 1 << 20
 
 @dataclass(frozen=True)
 class Contents:
-    """`parts`: the hash of each file, or of each array, by name; so that it can be said what differs."""
+    """`parts`: the hash of each file, or of each array, by name; so that it can be said what
+    differs.
+    """
 
     parts: Mapping[str, str] = field(default_factory=dict)
 
@@ -118,7 +120,9 @@ def _digest(path: str, stamp: tuple[int, ...]) -> str:
 
 
 def _files(dataset: Mapping[str, Any]) -> dict[str, Path] | None:
-    """What our loader reads, by names that do not tell where it lies; None where some is missing, as far as that can be known."""
+    """What our loader reads, by names that do not tell where it lies; None where some is missing,
+    as far as that can be known.
+    """
     name = str(dataset["_target_"]).removeprefix(OURS).partition(".")[0]
     if name in BUNDLED:
         spec = find_spec("sklearn")
@@ -138,7 +142,9 @@ Load = Callable[[Mapping[str, Any]], "Records"]
 
 
 def now(dataset: Mapping[str, Any], load: Load) -> Contents | None:
-    """What the data set holds now, without a run; None where that cannot be told. A user's own loader is called."""
+    """What the data set holds now, without a run; None where that cannot be told. A user's own
+    loader is called.
+    """
     if has_known_files(dataset):
         return of_files(dataset)
     try:

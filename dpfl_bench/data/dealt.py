@@ -17,7 +17,9 @@ MOST = 5  # of more classes, those that a client has most of
 
 
 def summary(records: Records, parts: list[np.ndarray], chosen: Mapping[str, Any]) -> dict[str, Any]:
-    """Sizes, and each label's count where records have one label; `chosen`: the names, settings (`ways`), hash and files."""
+    """Sizes, and each label's count where records have one label; `chosen`: the names, settings
+    (`ways`), hash and files.
+    """
     sizes = np.array([len(part) for part in parts])
     classes = records.classes if records.task == "classify" else 0
     labels = (
@@ -43,7 +45,9 @@ def summary(records: Records, parts: list[np.ndarray], chosen: Mapping[str, Any]
 
 
 def targets(to: str | None, outputs: str, stem: str) -> tuple[Path, Path]:
-    """The picture and the table beside it, refused before any data loads where they could not be written."""
+    """The picture and the table beside it, refused before any data loads where they could not be
+    written.
+    """
     picture = Path(to) if to else Path(outputs) / "data" / f"{stem}.png"
     if picture.suffix not in (".png", ".pdf", ".svg"):
         raise ConfigError(f"--to {picture}: expected a file name that ends in .png, .pdf or .svg")

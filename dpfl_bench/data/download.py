@@ -26,9 +26,10 @@ _PAUSES = (0.2, 0.5, 1.0)
 def fetch(url: str, target: Path, checksum: str | None, remedy: str, algorithm: str = "sha256") -> Path:
     """Download `url` to `target` and return it; `remedy` is what a DataError tells a user to do.
 
-    The bytes go to a .part file beside it, which one process at a time may write, renamed only when they are whole and match
-    `checksum` (where given). A dropped connection is resumed where the server allows, else restarted. After a failure the bytes stay
-    for the next fetch to go on from, if a checksum will tell whether they fitted; nothing else stays, nor the folders made for it.
+    The bytes go to a .part file beside it, which one process at a time may write, renamed only when
+    they are whole and match `checksum` (where given). A dropped connection is resumed where the
+    server allows, else restarted. After a failure the bytes stay for the next fetch to go on from,
+    if a checksum will tell whether they fitted; nothing else stays, nor the folders made for it.
     """
     part = target.with_name(f".{target.name}.part")
     try:
@@ -55,7 +56,9 @@ def file_checksum(path: Path, algorithm: str = "sha256") -> str:
 
 @contextlib.contextmanager
 def made(folder: Path) -> Iterator[None]:
-    """The folder is there; afterwards those that had to be made are removed again if they are empty."""
+    """The folder is there; afterwards those that had to be made are removed again if they are
+    empty.
+    """
     new = [path for path in (folder, *folder.parents) if not path.exists()]
     folder.mkdir(parents=True, exist_ok=True)
     try:
@@ -68,7 +71,9 @@ def made(folder: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def alone(file: Path) -> Iterator[None]:
-    """One process (or thread) at a time holds `file`, which is made, and removed if it is left empty."""
+    """One process (or thread) at a time holds `file`, which is made, and removed if it is left
+    empty.
+    """
     while True:
         with file.open("ab") as opened:
             with contextlib.suppress(OSError):  # a file system without locks: the checksum will tell
@@ -113,7 +118,9 @@ def _empty(part: Path) -> None:
 
 
 def _receive(url: str, part: Path) -> None:
-    """Fill `part`, trying again after a dropped connection; the last error is raised when no try brings new bytes."""
+    """Fill `part`, trying again after a dropped connection; the last error is raised when no try
+    brings new bytes.
+    """
     failures = 0
     while True:
         before = part.stat().st_size

@@ -6,7 +6,8 @@
 | scatternet | `pfl`, J=2 and L=8 | images (n, c, h, w) | (n, 81 c, h // 4, w // 4) | none spent: fixed wavelets |
 | resnet18 | `normalized` appendix H | colour images | (n, 512) | none spent: weights of ImageNet |
 
-The last two take minutes (a thousand images: ten seconds and a minute on two cores), so they are computed once and kept in `folder()`.
+The last two take minutes (a thousand images: ten seconds and a minute on two cores), so they are
+computed once and kept in `folder()`.
 """
 
 from __future__ import annotations
@@ -55,7 +56,9 @@ _IMAGENET = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # mean and deviation o
 def transformed_shape(
     shape: Sequence[int] | None, transform: str | None, dimensions: int | None
 ) -> list[int] | None:
-    """What the model sees of records of this shape (None: unknown); a DataError where the transform cannot take them."""
+    """What the model sees of records of this shape (None: unknown); a DataError where the transform
+    cannot take them.
+    """
     if transform == "pca":
         return [_dimensions(shape, dimensions)]
     if transform is None or (shape is None and transform in ("scatternet", "resnet18")):
@@ -96,7 +99,9 @@ def _dimensions(shape: Sequence[int] | None, dimensions: int | None) -> int:
 
 
 def extracted(raw: Records, transform: str | None, weights: str | None) -> Records:
-    """The records with `scatternet` or `resnet18` features for images. Each depends on its own image alone."""
+    """The records with `scatternet` or `resnet18` features for images. Each depends on its own
+    image alone.
+    """
     if transform not in ("scatternet", "resnet18"):
         return raw
     if raw.train_x.dtype != np.uint8:
@@ -118,10 +123,11 @@ def extracted(raw: Records, transform: str | None, weights: str | None) -> Recor
 
 
 def projected(train: np.ndarray, test: np.ndarray, dimensions: int) -> tuple[np.ndarray, np.ndarray]:
-    """Both parts on the `dimensions` directions in which the *training* records vary most, about their mean: (n, dimensions) float32.
+    """Both parts on the `dimensions` directions in which the *training* records vary most, about
+    their mean: (n, dimensions) float32.
 
-    Directions are eigenvectors of the covariance in float64, in falling order of variance, each signed so that its largest
-    entry is positive.
+    Directions are eigenvectors of the covariance in float64, in falling order of variance, each
+    signed so that its largest entry is positive.
     """
     if dimensions > len(train):
         raise DataError(
@@ -219,7 +225,9 @@ def _network(weights: str | None) -> tuple[nn.Module, str]:
 
 
 def _state(weights: str | None) -> tuple[str, Any]:
-    """Where the weights are, and they: a local file's, or torchvision's for ImageNet, which it downloads."""
+    """Where the weights are, and they: a local file's, or torchvision's for ImageNet, which it
+    downloads.
+    """
     import torch
 
     if weights is not None:
@@ -260,7 +268,9 @@ def folder() -> Path:
 
 
 def _once(images: np.ndarray, told: dict[str, Any], shape: list[int], compute: _Compute) -> np.ndarray:
-    """The features of these images, from disk where they are. A missing, broken or unwritable file costs time, never a result."""
+    """The features of these images, from disk where they are. A missing, broken or unwritable file
+    costs time, never a result.
+    """
     if len(images) == 0:
         return np.empty((0, *shape), np.float32)
     question = json.dumps({**told, "version": FEATURES_VERSION, "images": images.shape}, sort_keys=True)
@@ -296,7 +306,9 @@ def _write(path: Path, key: str, shape: tuple[int, ...], batches: Iterator[np.nd
 
 
 def _read(path: Path, key: str, shape: tuple[int, ...]) -> np.ndarray | None:
-    """What `_write` wrote under this key, mapped into memory (changes stay there); None unless it is whole."""
+    """What `_write` wrote under this key, mapped into memory (changes stay there); None unless it
+    is whole.
+    """
     digest = hashlib.sha256(key.encode())
     try:
         left = path.stat().st_size - _DIGEST

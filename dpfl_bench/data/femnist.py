@@ -1,4 +1,6 @@
-"""FEMNIST: LEAF's handwritten digits and letters, 28x28, 62 classes (0-9, A-Z, a-z), by 3550 writers."""
+"""FEMNIST: LEAF's handwritten digits and letters, 28x28, 62 classes (0-9, A-Z, a-z), by 3550
+writers.
+"""
 
 from __future__ import annotations
 
@@ -17,9 +19,9 @@ _STEPS = leaf.PREPROCESS.format(name="femnist", arguments="-s niid --sf 1.0 -k 0
 def load(*, root: str | None, fraction: float, seed: int) -> Records:
     """uint8 images (n, 1, 28, 28), writers as owners.
 
-    LEAF writes grey levels k/255, white paper 1.0 and ink 0.0; k is stored, and what is no k/255 is refused. Nothing is
-    inverted: divided by 255 the images are LEAF's, unlike EMNIST's, which are white on black. `balancing` takes fraction=0.05:
-    40263 of the 805263 images.
+    LEAF writes grey levels k/255, white paper 1.0 and ink 0.0; k is stored, and what is no k/255 is
+    refused. Nothing is inverted: divided by 255 the images are LEAF's, unlike EMNIST's, which are
+    white on black. `balancing` takes fraction=0.05: 40263 of the 805263 images.
     """
     kind = leaf.Kind("femnist", _STEPS, _images, _CLASSES, samples=805_263, users=3_550)
     return leaf.read(kind, root, fraction, seed)

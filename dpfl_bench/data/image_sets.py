@@ -1,4 +1,6 @@
-"""MNIST, Fashion-MNIST, CIFAR-10, CIFAR-100, EMNIST balanced and EMNIST bymerge: which files each has, and what is in them."""
+"""MNIST, Fashion-MNIST, CIFAR-10, CIFAR-100, EMNIST balanced and EMNIST bymerge: which files each
+has, and what is in them.
+"""
 
 from __future__ import annotations
 

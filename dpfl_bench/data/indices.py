@@ -1,7 +1,9 @@
-"""partition.npz: which of the source's training records went to which client, and which became test records.
+"""partition.npz: which of the source's training records went to which client, and which became test
+records.
 
-Places are those in the training records as the loader gives them, before anything is split off or put in another order. So the split can
-be rebuilt elsewhere, from the same source and this file alone (numpy reads it, no pickles).
+Places are those in the training records as the loader gives them, before anything is split off or
+put in another order. So the split can be rebuilt elsewhere, from the same source and this file
+alone (numpy reads it, no pickles).
 """
 
 from __future__ import annotations
@@ -28,7 +30,9 @@ class Indices:
 
     @property
     def parts(self) -> list[np.ndarray]:
-        """As the partition dealt them: places among the records that are left. `partition.digest` of these is the hash in result.json."""
+        """As the partition dealt them: places among the records that are left. `partition.digest`
+        of these is the hash in result.json.
+        """
         left = np.ones(self.records, bool)
         left[self.test] = False
         place = np.cumsum(left) - 1

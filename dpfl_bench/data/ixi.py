@@ -1,15 +1,17 @@
 """Fed-IXI (IXI Tiny): 566 T1 volumes of three London hospitals and their brain masks.
 
-FLamby's fed_ixi resizes volume and mask to 48x60x48 by area (MONAI's Resize) without reorienting them, normalises the volume
-to mean 0 and deviation 1 over all its voxels (NormalizeIntensity), and cuts the mask to whole numbers, so that a voxel that
-is not wholly brain becomes background. Here both are first reoriented to canonical axes (left to right, back to front,
-bottom to top), as `balancing` says; size and normalisation are FLamby's; a voxel is brain where more than half of it is,
-which keeps mask and volume aligned. FLamby's 249/62, 145/36 and 59/15 training and test volumes come out of test_fraction
-0.2, though not its very split.
+FLamby's fed_ixi resizes volume and mask to 48x60x48 by area (MONAI's Resize) without reorienting
+them, normalises the volume to mean 0 and deviation 1 over all its voxels (NormalizeIntensity), and
+cuts the mask to whole numbers, so that a voxel that is not wholly brain becomes background. Here
+both are first reoriented to canonical axes (left to right, back to front, bottom to top), as
+`balancing` says; size and normalisation are FLamby's; a voxel is brain where more than half of it
+is, which keeps mask and volume aligned. FLamby's 249/62, 145/36 and 59/15 training and test volumes
+come out of test_fraction 0.2, though not its very split.
 
-`balancing` "based on the whole image histogram ... normalized the intensities", by "the same pre-processing steps" as FLamby, whose
-code takes that histogram's mean and deviation and no other landmark of it: `zscore`. `histogram` takes landmarks. Both look at one
-volume alone: no statistic is shared.
+`balancing` "based on the whole image histogram ... normalized the intensities", by "the same
+pre-processing steps" as FLamby, whose code takes that histogram's mean and deviation and no other
+landmark of it: `zscore`. `histogram` takes landmarks. Both look at one volume alone: no statistic
+is shared.
 """
 
 from __future__ import annotations
@@ -36,10 +38,12 @@ _STEPS = (
 
 
 def load(*, root: str | None, owners: int | None, normalise: Normalise, expected: int) -> Records:
-    """Volumes (n, 1, 48, 60, 48) float32 and masks (n, 48, 60, 48) uint8, in the order of the subjects' names.
+    """Volumes (n, 1, 48, 60, 48) float32 and masks (n, 48, 60, 48) uint8, in the order of the
+    subjects' names.
 
-    Read from ROOT/IXI/IXI_sample, one subject at a time. Each subject belongs to its hospital, of which those present are
-    numbered (Guys, HH, IOP); with `owners`, subjects are dealt to that many owners in turn instead.
+    Read from ROOT/IXI/IXI_sample, one subject at a time. Each subject belongs to its hospital, of
+    which those present are numbered (Guys, HH, IOP); with `owners`, subjects are dealt to that many
+    owners in turn instead.
     """
     folder = data_root(root) / "IXI" / "IXI_sample"
     subjects = _subjects(folder)
@@ -51,7 +55,9 @@ def load(*, root: str | None, owners: int | None, normalise: Normalise, expected
 
 
 def preprocess(image: Path, mask: Path, normalise: Normalise) -> tuple[np.ndarray, np.ndarray]:
-    """A normalised volume, float32, and its mask, uint8 zeros and ones; both 48x60x48 in canonical axes."""
+    """A normalised volume, float32, and its mask, uint8 zeros and ones; both 48x60x48 in canonical
+    axes.
+    """
     (volume, where), (brain, brain_where) = _read(image), _read(mask)
     if volume.shape != brain.shape:
         raise DataError(
@@ -72,7 +78,9 @@ def preprocess(image: Path, mask: Path, normalise: Normalise) -> tuple[np.ndarra
 
 
 def by_histogram(volume: np.ndarray) -> np.ndarray:
-    """The 1st percentile of all voxels becomes 0, the 99th 1, linearly between; what lies beyond stays at 0 and 1."""
+    """The 1st percentile of all voxels becomes 0, the 99th 1, linearly between; what lies beyond
+    stays at 0 and 1.
+    """
     low, high = np.percentile(volume, PERCENTILES)
     if low == high:  # nearly everything is one value
         low, high = volume.min(), volume.max()
@@ -81,7 +89,9 @@ def by_histogram(volume: np.ndarray) -> np.ndarray:
 
 
 def resize(volume: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-    """The mean of each new voxel's window, as torch's adaptive average pooling and MONAI's Resize by area."""
+    """The mean of each new voxel's window, as torch's adaptive average pooling and MONAI's Resize
+    by area.
+    """
     for axis, size in enumerate(shape):
         length = volume.shape[axis]
         start = np.arange(size) * length // size
@@ -118,7 +128,9 @@ def _read(file: Path) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _apart(one: np.ndarray, other: np.ndarray, shape: tuple[int, ...]) -> float:
-    """How many voxels two placements of the same grid are apart, at most, at its first and last voxel."""
+    """How many voxels two placements of the same grid are apart, at most, at its first and last
+    voxel.
+    """
     ends = np.array([[0, 0, 0, 1], [*(size - 1 for size in shape), 1]]).T
     return float(np.abs(np.linalg.pinv(one) @ other @ ends - ends).max())
 

@@ -1,6 +1,8 @@
-"""LEAF's files (Caldas et al. 2018): FOLDER/data/{train,test}/*.json, each with users, num_samples and user_data[user].x and .y.
+"""LEAF's files (Caldas et al. 2018): FOLDER/data/{train,test}/*.json, each with users, num_samples
+and user_data[user].x and .y.
 
-One file is in memory at a time, a user's lists become arrays as soon as they are parsed, and arrays grow in place.
+One file is in memory at a time, a user's lists become arrays as soon as they are parsed, and arrays
+grow in place.
 """
 
 from __future__ import annotations
@@ -18,7 +20,8 @@ from dpfl_bench.data.root import data_root
 from dpfl_bench.rng import generator
 
 Arrays = tuple[np.ndarray, np.ndarray]  # x and y, a row for each record
-# a user's x and y, equally long lists, to arrays of records; a ValueError says what is wrong with them
+# a user's x and y, equally long lists, to arrays of records; a ValueError says what is wrong with
+# them
 Convert = Callable[[list[Any], list[Any]], Arrays]
 PREPROCESS = (
     "in data/{name} of a clone of https://github.com/TalwalkarLab/leaf run ./preprocess.sh {arguments}, "
@@ -45,7 +48,9 @@ class Kind:
 
 @dataclass(frozen=True)
 class _User:
-    """What one user holds in one file: arrays of records, made of so many samples, or what is wrong with them."""
+    """What one user holds in one file: arrays of records, made of so many samples, or what is wrong
+    with them.
+    """
 
     samples: int = 0
     arrays: Arrays | None = None
@@ -53,7 +58,9 @@ class _User:
 
 
 class _Column:
-    """Arrays appended to one another; growing does not hold two copies, as concatenating at the end would."""
+    """Arrays appended to one another; growing does not hold two copies, as concatenating at the end
+    would.
+    """
 
     def __init__(self) -> None:
         self._bytes = bytearray()
@@ -80,11 +87,11 @@ class _Part:
 
 
 def read(kind: Kind, root: str | None, fraction: float, seed: int) -> Records:
-    """The records of ROOT/NAME/data, each with its user as owner: 0..M-1 in the files' order; a test record whose user has no
-    training record has owner -1.
+    """The records of ROOT/NAME/data, each with its user as owner: 0..M-1 in the files' order; a
+    test record whose user has no training record has owner -1.
 
-    fraction: the share of all records, training and test together, that is kept, drawn at random whoever holds them; users left
-    without training records are no clients.
+    fraction: the share of all records, training and test together, that is kept, drawn at random
+    whoever holds them; users left without training records are no clients.
     """
     if not 0 < fraction <= 1:
         raise DataError(f"dataset.fraction={fraction}: expected 0 < fraction <= 1 (1 keeps every record)")
@@ -143,8 +150,9 @@ def json_of(file: Path, remedy: str, hook: Callable[[dict[str, Any]], Any] | Non
 
 
 def _part(kind: Kind, folder: Path, part: str, names: dict[str, int]) -> _Part:
-    """All files of one part, file after file; `names` numbers the users as they appear. LEAF writes each user into one file of a part, so
-    one who stands in two is a copy, or the other part's file in the wrong folder: records would count twice or leak into training.
+    """All files of one part, file after file; `names` numbers the users as they appear. LEAF writes
+    each user into one file of a part, so one who stands in two is a copy, or the other part's file
+    in the wrong folder: records would count twice or leak into training.
     """
     files = sorted((folder / part).glob("*.json"))
     steps = kind.steps.format(folder=folder)
@@ -171,7 +179,9 @@ def _part(kind: Kind, folder: Path, part: str, names: dict[str, int]) -> _Part:
 
 
 def _users(kind: Kind, file: Path, remedy: str, empty: bool) -> Iterator[tuple[str, int, Arrays]]:
-    """Each user's name, number of samples and arrays, in the file's order; `empty`: they may be without records."""
+    """Each user's name, number of samples and arrays, in the file's order; `empty`: they may be
+    without records.
+    """
     content = json_of(file, remedy, lambda fields: _converted(fields, kind.convert))
     for key, expected in (("users", list), ("num_samples", list), ("user_data", dict)):
         if not isinstance(content.get(key), expected):
@@ -234,7 +244,9 @@ def _sampled(train: _Part, test: _Part, fraction: float, seed: int) -> tuple[_Pa
 
 
 def _renumbered(train: np.ndarray, test: np.ndarray, users: int) -> tuple[np.ndarray, np.ndarray]:
-    """Owners without gaps: those of training records in their old order, -1 for anyone else's test records."""
+    """Owners without gaps: those of training records in their old order, -1 for anyone else's test
+    records.
+    """
     clients = np.unique(train)
     number = np.full(users, -1)
     number[clients] = np.arange(len(clients))

@@ -27,9 +27,10 @@ def load(
 ) -> Records:
     """Dense float32 records; the labels' k values become 0..k-1 in sorted order.
 
-    The file is `path`, else ROOT/libsvm/NAME, downloaded from `url` when absent. The test file is `test_path`, else
-    ROOT/libsvm/NAME.t where a `test_url` says that there is one. `features` is needed where the last columns are empty
-    in the file; `expected` counts the records of both files. verify=false takes files that do not match their sha256.
+    The file is `path`, else ROOT/libsvm/NAME, downloaded from `url` when absent. The test file is
+    `test_path`, else ROOT/libsvm/NAME.t where a `test_url` says that there is one. `features` is
+    needed where the last columns are empty in the file; `expected` counts the records of both
+    files. verify=false takes files that do not match their sha256.
     """
     folder = data_root(root) / "libsvm"
     steps = remedy(name, data_root(root), test_url is not None)
@@ -49,7 +50,9 @@ def remedy(name: str, root: Path, test: bool) -> str:
 
 
 def _find(path: str | None, default: Path, url: str | None, sha256: str | None, steps: str) -> Path:
-    """The file: where the user says, else in the data folder, else from the network; checked against `sha256`."""
+    """The file: where the user says, else in the data folder, else from the network; checked
+    against `sha256`.
+    """
     file = Path(path).expanduser() if path else default
     if not file.is_file():
         if path or url is None:
@@ -70,7 +73,8 @@ def _read(files: list[Path], features: int | None) -> tuple[list[np.ndarray], li
     from sklearn.datasets import load_svmlight_files
 
     names = ", ".join(str(file) for file in files)
-    # together, for as many features. Indices begin at 1: were the files asked, one record could move everybody's features by one
+    # together, for as many features. Indices begin at 1: were the files asked, one record could
+    # move everybody's features by one
     try:
         parts = load_svmlight_files(
             [str(file) for file in files], n_features=features, dtype=np.float32, zero_based=False

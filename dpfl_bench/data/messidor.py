@@ -1,8 +1,10 @@
-"""Messidor: 1200 photographs of the eye's fundus, graded for diabetic retinopathy, of three French hospitals.
+"""Messidor: 1200 photographs of the eye's fundus, graded for diabetic retinopathy, of three French
+hospitals.
 
-As `balancing` prepares them: black edges cropped at threshold 1, resized to 224x224, labels 0 (grade 0) and 1 (grades 1 to
-3: any retinopathy). The original distribution has a folder Base11 ... Base34 and a table Annotation_Base11.xls ... for each
-hundred images; the first digit is the hospital.
+As `balancing` prepares them: black edges cropped at threshold 1, resized to 224x224, labels 0
+(grade 0) and 1 (grades 1 to 3: any retinopathy). The original distribution has a folder Base11 ...
+Base34 and a table Annotation_Base11.xls ... for each hundred images; the first digit is the
+hospital.
 """
 
 from __future__ import annotations
@@ -50,8 +52,9 @@ class Row(NamedTuple):
 def load(*, root: str | None, owners: int | None, expected: int) -> Records:
     """Images (n, 3, 224, 224) uint8 and labels 0 or 1, in the order of hospitals and names.
 
-    Read from ROOT/Messidor: labels.csv, else Annotation_Base*.csv, and the images in any folder below. Each image belongs to
-    its hospital (in sorted order); with `owners`, images are dealt to that many owners in turn instead.
+    Read from ROOT/Messidor: labels.csv, else Annotation_Base*.csv, and the images in any folder
+    below. Each image belongs to its hospital (in sorted order); with `owners`, images are dealt to
+    that many owners in turn instead.
     """
     folder = data_root(root) / "Messidor"
     rows = sorted(_rows(folder), key=lambda row: (row.hospital, row.image))
@@ -65,7 +68,9 @@ def load(*, root: str | None, owners: int | None, expected: int) -> Records:
 
 
 def preprocess(file: Path) -> np.ndarray:
-    """A photograph without its black edges, (3, 224, 224) uint8. The aspect ratio is not kept: what is left is nearly square."""
+    """A photograph without its black edges, (3, 224, 224) uint8. The aspect ratio is not kept: what
+    is left is nearly square.
+    """
     pil = _pil()
     unreadable = (OSError, EOFError, SyntaxError, ValueError, struct.error, pil.DecompressionBombError)
     try:
@@ -84,10 +89,12 @@ def preprocess(file: Path) -> np.ndarray:
 
 
 def crop_box(grey: np.ndarray) -> tuple[int, int, int, int] | None:
-    """Left, top, right and bottom (exclusive) of what is not black edge in grey (h, w) uint8; None if all is black.
+    """Left, top, right and bottom (exclusive) of what is not black edge in grey (h, w) uint8; None
+    if all is black.
 
-    An outer row or column is edge while its mean is at most THRESHOLD above black. Black is the mean of the brightest
-    corner: a camera's black is not 0 (1 to 2 in Messidor, with JPEG's noise up to 7), so single pixels tell nothing.
+    An outer row or column is edge while its mean is at most THRESHOLD above black. Black is the
+    mean of the brightest corner: a camera's black is not 0 (1 to 2 in Messidor, with JPEG's noise
+    up to 7), so single pixels tell nothing.
     """
     side = max(1, min(grey.shape) // 16)
     ends = (slice(side), slice(-side, None))
@@ -163,7 +170,9 @@ def _row(told: dict[str, str], hospital: str, line: str) -> Row:
 
 
 def _files(folder: Path, rows: list[Row]) -> list[Path]:
-    """Each row's image; a folder of which some images are listed must have all of its images listed."""
+    """Each row's image; a folder of which some images are listed must have all of its images
+    listed.
+    """
     images = [
         path for path in sorted(folder.rglob("*")) if path.suffix.lower() in SUFFIXES and path.name[0] != "."
     ]

@@ -1,8 +1,9 @@
 """Pickles of arrays, read without running what is in them.
 
-A pickle is a program: it may call any function that can be imported. Here every name in it is looked up in `_KNOWN`, whose
-stand-ins make numbers of bytes and do nothing else; no function of numpy or of anybody's is ever handed out. So a file gives
-arrays, numbers, bytes, text, lists, dictionaries and tuples, or a `pickle.UnpicklingError`.
+A pickle is a program: it may call any function that can be imported. Here every name in it is
+looked up in `_KNOWN`, whose stand-ins make numbers of bytes and do nothing else; no function of
+numpy or of anybody's is ever handed out. So a file gives arrays, numbers, bytes, text, lists,
+dictionaries and tuples, or a `pickle.UnpicklingError`.
 """
 
 from __future__ import annotations
@@ -33,7 +34,9 @@ _DEEPEST = 8
 
 
 def load(file: IO[bytes]) -> Any:
-    """What is in the file. Text that Python 2 wrote is taken letter by letter (latin-1), as torchvision takes it."""
+    """What is in the file. Text that Python 2 wrote is taken letter by letter (latin-1), as
+    torchvision takes it.
+    """
     return _opened(_Unpickler(file, encoding="latin1").load(), {})
 
 
@@ -66,7 +69,9 @@ class _Dtype:
 
 
 class _Array:
-    """numpy's `_reconstruct(ndarray, (0,), b'b')`, and the state with shape, dtype, order and bytes."""
+    """numpy's `_reconstruct(ndarray, (0,), b'b')`, and the state with shape, dtype, order and
+    bytes.
+    """
 
     __slots__ = ("array",)
 
@@ -79,7 +84,9 @@ class _Array:
 
 
 class _Made:
-    """One of the functions that a pickle may call, which it can do nothing else with (to set its attributes, say)."""
+    """One of the functions that a pickle may call, which it can do nothing else with (to set its
+    attributes, say).
+    """
 
     __slots__ = ("_make",)
 
@@ -128,7 +135,9 @@ def _no_bytes(*given: Any) -> bytes:
 
 
 def _opened(found: Any, done: dict[int, Any], depth: int = 0) -> Any:
-    """The arrays themselves in place of what stood for them. `done`: what the same list or dictionary became where it was met before."""
+    """The arrays themselves in place of what stood for them. `done`: what the same list or
+    dictionary became where it was met before.
+    """
     if depth > _DEEPEST:
         raise pickle.UnpicklingError(f"it is nested more than {_DEEPEST} deep")
     if id(found) in done:

@@ -1,4 +1,6 @@
-"""From a source's records to what clients hold: check, extract features, split a test set off, standardise, project, normalise, reorder."""
+"""From a source's records to what clients hold: check, extract features, split a test set off,
+standardise, project, normalise, reorder.
+"""
 
 from __future__ import annotations
 
@@ -36,19 +38,23 @@ def prepare(
 ) -> Records:
     """Records ready to be dealt to clients.
 
-    In this order. `transform` scatternet or resnet18 puts features in place of images (each from its own image alone, so that
-    one computation serves every split; resnet18 by `weights`, null for torchvision's). Without test records,
-    `test_fraction` of them is split off: within each natural client where there are owners (who keep at least one), else
-    within each class. (With `augment` that comes first, for training images alone are flipped and turned.) Then features are
-    standardised: `public` by `centres` and `scales`, or the law that the records bring, clipped to [-limit, limit]; `data` by the
-    *training* mean and deviation (constant columns become 0). Then `transform` pca projects them on `dimensions` directions, found
-    from *training* records, then each record is scaled to unit L2 norm (zero rows stay 0). Any of the three turns uint8 images
-    into floats in [0, 1]; without them they stay uint8. The training mean and deviation and the directions are taken without
-    privacy: no eps covers them (`Settings.leaks`). Of all the rest, no record's numbers depend on another record's.
+    In this order. `transform` scatternet or resnet18 puts features in place of images (each from
+    its own image alone, so that one computation serves every split; resnet18 by `weights`, null for
+    torchvision's). Without test records, `test_fraction` of them is split off: within each natural
+    client where there are owners (who keep at least one), else within each class. (With `augment`
+    that comes first, for training images alone are flipped and turned.) Then features are
+    standardised: `public` by `centres` and `scales`, or the law that the records bring, clipped to
+    [-limit, limit]; `data` by the *training* mean and deviation (constant columns become 0). Then
+    `transform` pca projects them on `dimensions` directions, found from *training* records, then
+    each record is scaled to unit L2 norm (zero rows stay 0). Any of the three turns uint8 images
+    into floats in [0, 1]; without them they stay uint8. The training mean and deviation and the
+    directions are taken without privacy: no eps covers them (`Settings.leaks`). Of all the rest, no
+    record's numbers depend on another record's.
 
-    `dpscaffold` says "first standardized, then normalized to have unit L2 norm" and calls PCA a layer of its network, which
-    leaves open whether norms are taken before or after it; its code (data/Mnist/data_generator.py) normalises what PCA gave,
-    and so do we: what the model sees has unit norm. Its PCA is fitted before the split, on test records too; ours is not.
+    `dpscaffold` says "first standardized, then normalized to have unit L2 norm" and calls PCA a
+    layer of its network, which leaves open whether norms are taken before or after it; its code
+    (data/Mnist/data_generator.py) normalises what PCA gave, and so do we: what the model sees has
+    unit norm. Its PCA is fitted before the split, on test records too; ours is not.
     """
     _check(raw)
     scaled = standardise != "none"
@@ -77,8 +83,9 @@ def prepare(
 
 
 def owned(raw: Records, parts: list[np.ndarray]) -> Records:
-    """Each record its client's own, so that `prepare` splits the test set off within each client. The source's test records are left out
-    (`dpscaffold` deals the training files of MNIST and EMNIST alone): a whole source stays whole, for all that is asked of it is used.
+    """Each record its client's own, so that `prepare` splits the test set off within each client.
+    The source's test records are left out (`dpscaffold` deals the training files of MNIST and
+    EMNIST alone): a whole source stays whole, for all that is asked of it is used.
     """
     owners = np.full(len(raw.train_y), -1)
     for client, part in enumerate(parts):
@@ -110,9 +117,10 @@ def owned(raw: Records, parts: list[np.ndarray]) -> Records:
 
 
 def arranged(records: Records, parts: list[np.ndarray]) -> tuple[Records, list[np.ndarray]]:
-    """The training records client after client, and which of them are whose. This happens in place, for two copies of a large data set
-    may not fit: `records` are used up. Where a record is dealt to nobody or to several, or the memory is not theirs alone to write to,
-    both come back as they are.
+    """The training records client after client, and which of them are whose. This happens in place,
+    for two copies of a large data set may not fit: `records` are used up. Where a record is dealt
+    to nobody or to several, or the memory is not theirs alone to write to, both come back as they
+    are.
     """
     order, ends = np.concatenate(parts), np.cumsum([len(part) for part in parts])
     columns = [column for column in (records.train_x, records.train_y, records.owners) if column is not None]
@@ -179,7 +187,9 @@ def _problem(raw: Records) -> str:
 
 
 def _finite(values: np.ndarray) -> bool:
-    """As float32: a float64 number beyond its range would become infinite on the way. No copy is made, for there may be many."""
+    """As float32: a float64 number beyond its range would become infinite on the way. No copy is
+    made, for there may be many.
+    """
     if values.dtype.kind in "iu" or values.size == 0:
         return True
     return bool(
@@ -205,7 +215,9 @@ def _augmented(records: Records, seed: int) -> Records:
 
 
 def _split(raw: Records, fraction: float, seed: int) -> Records:
-    """Move a fraction of each group's records to the test set, if there is none yet; both keep the original order."""
+    """Move a fraction of each group's records to the test set, if there is none yet; both keep the
+    original order.
+    """
     if fraction == 0 or len(raw.test_y):
         return raw
     by_label = raw.classes and raw.task == "classify"

@@ -12,7 +12,8 @@ from typing import Any
 from dpfl_bench.data import image_sets, messidor
 from dpfl_bench.data.root import data_root, vocabulary_file
 
-# what LEAF publishes: samples of the whole set, and pixels, characters or tokens of one, which take a byte each at least
+# what LEAF publishes: samples of the whole set, and pixels, characters or tokens of one, which take
+# a byte each at least
 LEAF = {"femnist": (805_263, 784), "shakespeare": (4_226_158, 80), "reddit": (56_587_343, 10)}
 
 
@@ -47,7 +48,9 @@ def known(dataset: Mapping[str, Any]) -> bool:
 
 
 def read_by(dataset: Mapping[str, Any]) -> dict[str, Path] | None:
-    """The files that our loader reads, by names that do not tell where they lie; None where some of them are missing."""
+    """The files that our loader reads, by names that do not tell where they lie; None where some of
+    them are missing.
+    """
     kind = loader(dataset)
     if kind == "libsvm":
         return dict(zip(("training file", "test file"), libsvm_files(dataset), strict=False))

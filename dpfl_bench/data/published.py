@@ -1,4 +1,6 @@
-"""The numbers that `dataset.standardise=public` works with: asked when settings are composed, and again when the records are there."""
+"""The numbers that `dataset.standardise=public` works with: asked when settings are composed, and
+again when the records are there.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,9 @@ def constants(
     law: Scaling | None,
     name: str,
 ) -> tuple[Scaling, float]:
-    """The YAML's numbers, else the law of who generated the records. A DataError names what is missing or cannot be."""
+    """The YAML's numbers, else the law of who generated the records. A DataError names what is
+    missing or cannot be.
+    """
     if (centres is None) != (scales is None) or (centres is None and law is None):
         raise DataError(
             f"dataset.standardise=public: expected centres and scales of {name}, there are none: {_HOW}"

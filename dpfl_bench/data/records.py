@@ -12,7 +12,9 @@ if TYPE_CHECKING:
 
 
 class DataError(ValueError):
-    """Data that is missing, cut short or corrupt. The message names the folder, the files expected and what to do."""
+    """Data that is missing, cut short or corrupt. The message names the folder, the files expected
+    and what to do.
+    """
 
 
 class Scaling(NamedTuple):
@@ -26,11 +28,13 @@ class Scaling(NamedTuple):
 class Records:
     """Training and test records, whose arrays a run may reorder in place.
 
-    train_x, test_x: (n, *shape) float32, uint8 for images, or signed integers (the narrowest will do) for tokens. train_y,
-    test_y: (n,) int64 classes 0..classes-1, or float32 when `classes` is 0 (regression); (n, length) signed integers, the tokens
-    that follow each of train_x's (next_token, classes = size of the vocabulary); (n, *volume) uint8 masks of 0 and 1 (segment,
-    classes 1). owners: (n,) the natural client 0..M-1 of each training record, None where the data has none. source: one line,
-    where it came from. expected: how many records the whole set has (train and test), None if unknown.
+    train_x, test_x: (n, *shape) float32, uint8 for images, or signed integers (the narrowest will
+    do) for tokens. train_y, test_y: (n,) int64 classes 0..classes-1, or float32 when `classes` is 0
+    (regression); (n, length) signed integers, the tokens that follow each of train_x's (next_token,
+    classes = size of the vocabulary); (n, *volume) uint8 masks of 0 and 1 (segment, classes 1).
+    owners: (n,) the natural client 0..M-1 of each training record, None where the data has none.
+    source: one line, where it came from. expected: how many records the whole set has (train and
+    test), None if unknown.
     """
 
     train_x: np.ndarray
@@ -53,7 +57,9 @@ class Records:
     )
 
     law: Scaling | None = (
-        None  # each feature's mean and deviation by the law that generated the records, None where there is none
+        # each feature's mean and deviation by the law that generated the records, None where there
+        # is none
+        None
     )
 
     @property

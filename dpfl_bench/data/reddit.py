@@ -1,4 +1,6 @@
-"""Reddit: LEAF's next-word prediction, sequences of 10 tokens out of 10000, by 1660820 users (December 2017)."""
+"""Reddit: LEAF's next-word prediction, sequences of 10 tokens out of 10000, by 1660820 users
+(December 2017).
+"""
 
 from __future__ import annotations
 
@@ -38,15 +40,19 @@ def load(
     fraction: float,
     seed: int,
 ) -> Records:
-    """Token ids (n, 10) and, for each of the 10 positions, the id of the token that follows (n, 10), int16 for LEAF's vocabulary.
+    """Token ids (n, 10) and, for each of the 10 positions, the id of the token that follows (n,
+    10), int16 for LEAF's vocabulary.
 
-    A post is cut into sequences as LEAF cut it. A target that is a pad is -1, no target; a sequence of nothing else is left out.
-    Words outside the vocabulary, as inputs and as targets, have its unknown id, `unknown`: they are learnt, and no hit. A record is
-    a sequence, while LEAF's 56587343 samples, which `Records.subset` counts, are posts. LEAF's validation posts are not read.
+    A post is cut into sequences as LEAF cut it. A target that is a pad is -1, no target; a sequence
+    of nothing else is left out. Words outside the vocabulary, as inputs and as targets, have its
+    unknown id, `unknown`: they are learnt, and no hit. A record is a sequence, while LEAF's
+    56587343 samples, which `Records.subset` counts, are posts. LEAF's validation posts are not
+    read.
 
-    vocabulary: LEAF's, as JSON (vocab, size, unk_symbol, pad_symbol) or as the pickle that its script writes, of which nothing is
-    run; null: ROOT/reddit/data/reddit_vocab.json or .pck. It is made of training posts (`Settings.leaks`). clients: the users
-    are dealt in turn, in an order drawn by `seed`, to so many owners (`balancing`: 3); null: every user is one.
+    vocabulary: LEAF's, as JSON (vocab, size, unk_symbol, pad_symbol) or as the pickle that its
+    script writes, of which nothing is run; null: ROOT/reddit/data/reddit_vocab.json or .pck. It is
+    made of training posts (`Settings.leaks`). clients: the users are dealt in turn, in an order
+    drawn by `seed`, to so many owners (`balancing`: 3); null: every user is one.
     """
     folder = data_root(root) / "reddit" / "data"
     words = _read(vocabulary_file(vocabulary, folder), folder)
@@ -129,7 +135,9 @@ def _unpickled(file: Path, remedy: str) -> dict[str, Any]:
 
 
 def _dealt(records: Records, clients: int, seed: int) -> Records:
-    """The users' records in `clients` hands; those who have test records only stay without a client."""
+    """The users' records in `clients` hands; those who have test records only stay without a
+    client.
+    """
     assert records.owners is not None
     assert records.test_owners is not None
     users = int(records.owners.max()) + 1

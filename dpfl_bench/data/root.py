@@ -18,7 +18,9 @@ def data_root(root: str | None) -> Path:
 
 
 def vocabulary_file(vocabulary: str | None, folder: Path) -> Path:
-    """Reddit's: where the user says, else as JSON or as LEAF's script leaves it in the data's folder."""
+    """Reddit's: where the user says, else as JSON or as LEAF's script leaves it in the data's
+    folder.
+    """
     if vocabulary:
         return Path(vocabulary).expanduser()
     left = folder / "reddit_vocab.pck"

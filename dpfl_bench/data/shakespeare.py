@@ -1,4 +1,6 @@
-"""Shakespeare: LEAF's next-character prediction, 80 characters to the one that follows, by 1129 speaking roles."""
+"""Shakespeare: LEAF's next-character prediction, 80 characters to the one that follows, by 1129
+speaking roles.
+"""
 
 from __future__ import annotations
 
@@ -20,10 +22,11 @@ _IDS[[ord(letter) for letter in LETTERS]] = np.arange(len(LETTERS))
 
 
 def load(*, root: str | None, fraction: float, seed: int) -> Records:
-    """Ids 0..80 (n, 80), int8, and the next character's id (n,), int64; the roles of the plays as owners.
+    """Ids 0..80 (n, 80), int8, and the next character's id (n,), int64; the roles of the plays as
+    owners.
 
-    Ids are positions in LEAF's 80 letters; any other character has id 80, a class of its own. (LEAF looks it up as -1, which its
-    one-hot labels take for the last letter.)
+    Ids are positions in LEAF's 80 letters; any other character has id 80, a class of its own. (LEAF
+    looks it up as -1, which its one-hot labels take for the last letter.)
     """
     kind = leaf.Kind("shakespeare", _STEPS, _lines, CLASSES, samples=4_226_158, users=1_129)
     return leaf.read(kind, root, fraction, seed)

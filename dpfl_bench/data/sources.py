@@ -1,4 +1,6 @@
-"""What `data list` shows: every data set of the YAML files, whose it is, how to get it, and what of it is on this machine."""
+"""What `data list` shows: every data set of the YAML files, whose it is, how to get it, and what of
+it is on this machine.
+"""
 
 from __future__ import annotations
 
@@ -69,7 +71,9 @@ def how(dataset: Mapping[str, Any]) -> str:
 
 
 def absent(dataset: Mapping[str, Any]) -> str:
-    """One line where none of the files that a run would read is here and the run would not download them; empty else."""
+    """One line where none of the files that a run would read is here and the run would not download
+    them; empty else.
+    """
     looked = presence(dataset)
     if looked is None or looked.state != "missing" or _downloads(dataset):
         return ""

@@ -1,4 +1,6 @@
-"""Features to about mean 0 and deviation 1: by numbers that are public, or by the training records' own, which no eps covers."""
+"""Features to about mean 0 and deviation 1: by numbers that are public, or by the training records'
+own, which no eps covers.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,9 @@ Way = Literal["public", "data", "none"]
 def by_constants(
     train: np.ndarray, test: np.ndarray, scaling: Scaling, limit: float
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Both parts less the centres, divided by the scales and clipped to [-limit, limit]; a scale of 0 gives 0. No record sees another."""
+    """Both parts less the centres, divided by the scales and clipped to [-limit, limit]; a scale of
+    0 gives 0. No record sees another.
+    """
     shape = train.shape[1:]
     check_length(scaling, shape)
     centres, scales = (np.asarray(values, np.float64).reshape(shape) for values in scaling)
@@ -30,7 +34,9 @@ def _scaled(x: np.ndarray, centres: np.ndarray, scales: np.ndarray, limit: float
 
 
 def by_training(train: np.ndarray, test: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Both parts by the training part's mean and deviation, which are summed in float64; constant columns become 0."""
+    """Both parts by the training part's mean and deviation, which are summed in float64; constant
+    columns become 0.
+    """
     mean = train.mean(axis=0, dtype=np.float64)
     deviation = train.std(axis=0, dtype=np.float64)
     # a constant column's deviation may come out as a rounding error: ask the values themselves

@@ -23,11 +23,12 @@ def logistic(
 ) -> Records:
     """Heterogeneous logistic data: dpscaffold, appendix D.2 (after Li et al. 2020).
 
-    Client i: W_i ~ N(u_i, I) with u_i ~ N(0, alpha I), both (dimension, classes); b_i ~ N(u'_i, I) with
-    u'_i ~ N(0, alpha I); x ~ N(v_i, Sigma) with Sigma_jj = j^-1.2 (j from 1), v_i ~ N(B_i, I), B_i ~ N(0, beta I) (beta
-    is the appendix's nu); y = argmax W_i' x + b_i, changed with probability `flip` to one of the other classes,
-    uniformly. As printed, alpha only scales W_i and b_i by sqrt(1 + alpha) in distribution, which argmax does not see:
-    another alpha is another draw of the same federation. The law brought along is that of x over all clients.
+    Client i: W_i ~ N(u_i, I) with u_i ~ N(0, alpha I), both (dimension, classes); b_i ~ N(u'_i, I)
+    with u'_i ~ N(0, alpha I); x ~ N(v_i, Sigma) with Sigma_jj = j^-1.2 (j from 1), v_i ~ N(B_i, I),
+    B_i ~ N(0, beta I) (beta is the appendix's nu); y = argmax W_i' x + b_i, changed with
+    probability `flip` to one of the other classes, uniformly. As printed, alpha only scales W_i and
+    b_i by sqrt(1 + alpha) in distribution, which argmax does not see: another alpha is another draw
+    of the same federation. The law brought along is that of x over all clients.
     """
     x = np.empty((clients, records_per_client, dimension), np.float32)
     y = np.empty((clients, records_per_client), np.int64)
@@ -64,7 +65,8 @@ def _ground_truth(
 def linear(*, clients: int, dimension: int, seed: int) -> Records:
     """Linear regression without noise, one record a client: fedexp, appendix G.1.
 
-    x_i ~ N(m_i, I), the entries of m_i ~ N(u_i, 1), the scalar u_i ~ N(0, variance .1); y_i = x_i' w*, w* ~ N(0, I).
+    x_i ~ N(m_i, I), the entries of m_i ~ N(u_i, 1), the scalar u_i ~ N(0, variance .1); y_i = x_i'
+    w*, w* ~ N(0, I).
     """
     target = generator(seed, "linear-target").normal(size=dimension)
     x = np.empty((clients, 1, dimension), np.float32)
@@ -78,8 +80,9 @@ def linear(*, clients: int, dimension: int, seed: int) -> Records:
 def quadratics(*, clients: int, dimension: int, rank: int, seed: int) -> Records:
     """The quadratics of normalized, appendix F, as least squares with `rank` records a client.
 
-    f_i(w) = 1/2 (w - w_i*)' A_i A_i' (w - w_i*), with A_i (dimension, rank) of entries N(0, 1/rank^2) and
-    w_i* ~ N(0, I), is half the mean squared residual of the rows sqrt(rank) A_i' and the targets rows @ w_i*.
+    f_i(w) = 1/2 (w - w_i*)' A_i A_i' (w - w_i*), with A_i (dimension, rank) of entries N(0,
+    1/rank^2) and w_i* ~ N(0, I), is half the mean squared residual of the rows sqrt(rank) A_i' and
+    the targets rows @ w_i*.
     """
     x = np.empty((clients, rank, dimension), np.float32)
     y = np.empty((clients, rank))
@@ -92,7 +95,9 @@ def quadratics(*, clients: int, dimension: int, rank: int, seed: int) -> Records
 
 
 def _natural(x: np.ndarray, y: np.ndarray, classes: int, source: str) -> Records:
-    """Records of x (clients, n, d) and y (clients, n), each client owning its n; no test records yet."""
+    """Records of x (clients, n, d) and y (clients, n), each client owning its n; no test records
+    yet.
+    """
     clients, records, dimension = x.shape
     x = x.reshape(-1, dimension)
     y = y.reshape(-1).astype(np.int64 if classes else np.float32)

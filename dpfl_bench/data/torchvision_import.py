@@ -18,8 +18,9 @@ _stand_ins: list[Any] = []
 def import_torchvision() -> ModuleType:
     """torchvision, also where its wheel was built for CUDA and torch for the CPU.
 
-    There the import dies on operators (nms, qnms) whose binary needs CUDA and that nobody here calls. Each missing one
-    gets an empty schema and the import is tried again; where the wheels match this is a plain import.
+    There the import dies on operators (nms, qnms) whose binary needs CUDA and that nobody here
+    calls. Each missing one gets an empty schema and the import is tried again; where the wheels
+    match this is a plain import.
     """
     seen: set[str] = set()
     while True:

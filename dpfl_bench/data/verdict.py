@@ -39,7 +39,9 @@ def fetched(name: str, dataset: Mapping[str, Any], load: Load) -> Report:
 
 
 def verified(name: str, dataset: Mapping[str, Any], load: Load) -> Report:
-    """Load what is there. `code` 0: whole and verified; 1: a subset, or not verified; 2: with the `error`."""
+    """Load what is there. `code` 0: whole and verified; 1: a subset, or not verified; 2: with the
+    `error`.
+    """
     offline = {**dataset, "download": False} if "download" in dataset else dataset
     try:
         _all_there(name, dataset)
@@ -93,7 +95,9 @@ def _report(name: str, dataset: Mapping[str, Any], raw: Records) -> Report:
 
 
 def _parts(dataset: Mapping[str, Any], looked: Presence) -> list[dict[str, str]]:
-    """A verdict for each file after a load that raised nothing: where the loader verifies checksums, they were right."""
+    """A verdict for each file after a load that raised nothing: where the loader verifies
+    checksums, they were right.
+    """
     match loader(dataset):
         case "vision":
             read, verdict = _kind(dataset).files, OK if dataset["verify"] else UNVERIFIED
@@ -111,7 +115,9 @@ def _parts(dataset: Mapping[str, Any], looked: Presence) -> list[dict[str, str]]
 
 
 def _parts_of_bad(dataset: Mapping[str, Any]) -> list[dict[str, str]]:
-    """A verdict for each file after a load that failed, as far as there are checksums to compare with."""
+    """A verdict for each file after a load that failed, as far as there are checksums to compare
+    with.
+    """
     looked = presence(dataset)
     if looked is None or looked.folder is None:
         return []

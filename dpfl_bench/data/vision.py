@@ -1,6 +1,8 @@
-"""MNIST, Fashion-MNIST, CIFAR-10, CIFAR-100, EMNIST balanced and EMNIST bymerge: torchvision's files, addresses and checksums.
+"""MNIST, Fashion-MNIST, CIFAR-10, CIFAR-100, EMNIST balanced and EMNIST bymerge: torchvision's
+files, addresses and checksums.
 
-CIFAR's files are pickles, which torchvision opens as they are; here they are read by `pickled`, which runs nothing that is in them.
+CIFAR's files are pickles, which torchvision opens as they are; here they are read by `pickled`,
+which runs nothing that is in them.
 """
 
 from __future__ import annotations
@@ -50,11 +52,12 @@ _UNPACKED = {
 
 
 def load(*, name: str, root: str | None, download: bool, verify: bool) -> Records:
-    """Images as uint8 (n, channels, height, width), upright. name: one of SETS (any case, with or without underscores).
+    """Images as uint8 (n, channels, height, width), upright. name: one of SETS (any case, with or
+    without underscores).
 
-    verify: the files must be the whole set's, by torchvision's checksums. Without
-    it the parts that are there are taken, unchecked: `Records.subset` says how many, `source` says if only the training
-    or only the test files are there. The latter's images are then training records.
+    verify: the files must be the whole set's, by torchvision's checksums. Without it the parts that
+    are there are taken, unchecked: `Records.subset` says how many, `source` says if only the
+    training or only the test files are there. The latter's images are then training records.
     """
     sets = {title.replace("_", "").lower(): kind for title, kind in SETS.items()}
     kind = sets.get(name.replace("_", "").lower())
@@ -85,7 +88,9 @@ def _there(kind: ImageSet, folder: Path, files: Files) -> bool:
 
 
 def _complete(kind: ImageSet, source: Any, folder: Path, download: bool, verify: bool) -> None:
-    """Download where files are missing; raise DataError unless they are the whole set's, or without `verify` some of them."""
+    """Download where files are missing; raise DataError unless they are the whole set's, or without
+    `verify` some of them.
+    """
     if not verify and any(_there(kind, folder, part) for part in (*kind.train, *kind.test)):
         return
     missing = _missing(kind, source, folder, verify)
@@ -99,7 +104,9 @@ def _complete(kind: ImageSet, source: Any, folder: Path, download: bool, verify:
 
 
 def _missing(kind: ImageSet, source: Any, folder: Path, verify: bool) -> list[str]:
-    """The files that are not there; those that are must match, before anything is downloaded over or beside them."""
+    """The files that are not there; those that are must match, before anything is downloaded over
+    or beside them.
+    """
     raw = folder / kind.folder
     missing = [file for file in kind.files if not (raw / file).is_file()]
     try:
@@ -130,7 +137,9 @@ def differing(kind: ImageSet, source: Any, raw: Path) -> list[str]:
 
 
 def _differing_emnist(kind: ImageSet, source: Any, raw: Path) -> list[str]:
-    """The zip against torchvision's md5, and the unpacked files against the CRC32 and size that end the zip's .gz members."""
+    """The zip against torchvision's md5, and the unpacked files against the CRC32 and size that end
+    the zip's .gz members.
+    """
     if not (raw / ZIP).is_file():
         return []
     if file_checksum(raw / ZIP, "md5") != source.md5:
@@ -157,7 +166,9 @@ def _crc(path: Path) -> tuple[int, int]:
 
 
 def _read(kind: ImageSet, source: Any, folder: Path, parts: list[Files]) -> tuple[np.ndarray, np.ndarray]:
-    """Images and labels of these files. Several are copied one after another into one array, so memory holds one file twice."""
+    """Images and labels of these files. Several are copied one after another into one array, so
+    memory holds one file twice.
+    """
     if len(parts) == 1:
         return _checked(kind, source, folder, parts[0])
     images = np.empty((max(kind.records) if parts else 0, *kind.image), np.uint8)
@@ -206,7 +217,9 @@ def _cifar_part(kind: ImageSet, folder: Path, file: str) -> tuple[np.ndarray, np
 
 
 def _idx_part(kind: ImageSet, source: Any, folder: Path, files: Files) -> tuple[np.ndarray, np.ndarray]:
-    """Images and labels through torchvision's class: told not to look for the other part, nor for a cache of older versions."""
+    """Images and labels through torchvision's class: told not to look for the other part, nor for a
+    cache of older versions.
+    """
     one = {"_check_exists": lambda self: True, "_check_legacy_exist": lambda self: False}
     read = type(source.__name__, (source,), one)(str(folder), train=files in kind.train, **kind.split)
     images: np.ndarray = read.data.numpy()

@@ -1,4 +1,5 @@
-"""How a run uses the machine: which gradient backend, how many clients at a time, how many worker processes.
+"""How a run uses the machine: which gradient backend, how many clients at a time, how many worker
+processes.
 
 Up to rounding no result depends on it, and on the number of workers not a bit does.
 """
@@ -32,7 +33,9 @@ SMALL_ROUND = 2**21  # numbers that a round touches, below which handing it out 
 
 
 def chunk(settings: Settings, problem: Problem, federation: Federation) -> int:
-    """Clients at a time: what the caches hold on a CPU, while there are chunks for some workers; many on a GPU."""
+    """Clients at a time: what the caches hold on a CPU, while there are chunks for some workers;
+    many on a GPU.
+    """
     if settings.engine.chunk is not None:
         return settings.engine.chunk
     inputs, d = _lot_numbers(settings, federation), problem.dimension

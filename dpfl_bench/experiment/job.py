@@ -1,4 +1,6 @@
-"""Everything that a run is made of, built and checked in the order that loses least: settings, noise, data."""
+"""Everything that a run is made of, built and checked in the order that loses least: settings,
+noise, data.
+"""
 
 from __future__ import annotations
 

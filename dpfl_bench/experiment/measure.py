@@ -1,4 +1,6 @@
-"""What is measured at an evaluated round: losses, the distance to the exact optimum, Theorem 1 of `balancing`."""
+"""What is measured at an evaluated round: losses, the distance to the exact optimum, Theorem 1 of
+`balancing`.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ def metrics_row(
     psi0: float,
     losses: Losses | None = None,
 ) -> dict[str, Any]:
-    """One evaluated round of one seed; blank where a value is not defined. losses: by whom records are evaluated."""
+    """One evaluated round of one seed; blank where a value is not defined. losses: by whom records
+    are evaluated.
+    """
     scores = evaluate(job.problem, job.data.federation, state.output, losses)
     steps = sum(schedule.steps[:done])
     row = {
@@ -69,7 +73,9 @@ def psi(job: Job, state: State, schedule: Schedule, done: int) -> float:
 
 
 def theorem_gap(job: Job) -> str | None:
-    """Why Theorem 1 of `balancing` says nothing about this run; None where it applies (up to clipping and fixed steps)."""
+    """Why Theorem 1 of `balancing` says nothing about this run; None where it applies (up to
+    clipping and fixed steps).
+    """
     settings = job.settings
     if getattr(job.algorithm, "potential", None) is None:
         return f"algo={settings.algo['name']} is not ScaffNew"
@@ -102,7 +108,9 @@ def theorem_gap(job: Job) -> str | None:
 
 
 def psi_bound(job: Job, psi0: float, steps: int, done: int) -> float:
-    """Theorem 1 after `steps` iterations; an expectation over coins and noise, for updates that are not clipped."""
+    """Theorem 1 after `steps` iterations; an expectation over coins and noise, for updates that are
+    not clipped.
+    """
     settings, star = job.settings, job.reference
     assert star is not None
     p, noise_std = (

@@ -75,7 +75,9 @@ def build_door(settings: Settings, budget: Budget, seed: int) -> SendDoor:
 
 
 def check_grid(settings: Settings, budget: Budget) -> None:
-    """Refuse privacy.noise=discrete where sums of whole multiples of its grid's spacing would not be exact."""
+    """Refuse privacy.noise=discrete where sums of whole multiples of its grid's spacing would not
+    be exact.
+    """
     if not settings.private or settings.privacy.noise != "discrete":
         return
     clients = settings.clients if settings.sampling == "poisson" else settings.sampled_clients

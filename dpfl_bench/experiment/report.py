@@ -43,7 +43,9 @@ def fully_accounted(settings: Settings, diverged: dict[str, Any] | None) -> bool
 def result(
     job: Job, folder: RunFolder, seconds: float, diverged: dict[str, Any] | None, origin: Origin
 ) -> dict[str, Any]:
-    """result.json: one flat record of the run. test_error is that of the last round; best_round is information, not a choice."""
+    """result.json: one flat record of the run. test_error is that of the last round; best_round is
+    information, not a choice.
+    """
     settings, privacy = job.settings, job.settings.privacy
     rows, budget = folder.metrics.read(), played(job, diverged)
     private = settings.private
@@ -150,7 +152,9 @@ def _theory(job: Job, rows: np.ndarray) -> dict[str, Any] | None:
 
 
 def played(job: Job, diverged: dict[str, Any] | None) -> Budget:
-    """The budget of the rounds that were played: of a run that diverged, no round after that one and no later seed."""
+    """The budget of the rounds that were played: of a run that diverged, no round after that one
+    and no later seed.
+    """
     if diverged is None:
         return job.budget
     seeds = [s for s in job.schedules if s.seed <= diverged["seed"]]
@@ -160,7 +164,9 @@ def played(job: Job, diverged: dict[str, Any] | None) -> Budget:
 
 
 def privacy(job: Job, diverged: dict[str, Any] | None = None) -> dict[str, Any]:
-    """privacy.json: the ledger, eps towards each observer and by each accountant, and what is not accounted."""
+    """privacy.json: the ledger, eps towards each observer and by each accountant, and what is not
+    accounted.
+    """
     settings, budget = job.settings, played(job, diverged)
     if not settings.private:
         return {
@@ -199,7 +205,9 @@ def privacy(job: Job, diverged: dict[str, Any] | None = None) -> dict[str, Any]:
 
 
 def _accounted(budget: Budget, planned: Budget) -> dict[str, Any]:
-    """What one repeat was accounted as, and what one that is played to the end, with cohorts that are yet to be drawn, would be."""
+    """What one repeat was accounted as, and what one that is played to the end, with cohorts that
+    are yet to be drawn, would be.
+    """
     return {
         "noise_multiplier": budget.noise_multiplier,
         "repeats": len(budget.schedules),

@@ -1,4 +1,6 @@
-"""Where an interrupted run goes on: the newest of its checkpoints that is whole and its own, or the beginning."""
+"""Where an interrupted run goes on: the newest of its checkpoints that is whole and its own, or the
+beginning.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ class _Unusable(ValueError):
 
 
 def checkpoint(folder: RunFolder, job: Job, now: Origin) -> Checkpoint | None:
-    """None: from the beginning. What cannot be used is kept under another name, and said; what other code or data made is refused."""
+    """None: from the beginning. What cannot be used is kept under another name, and said; what
+    other code or data made is refused.
+    """
     lines: list[str] = []
     found = None
     for file in (folder.checkpoint, folder.previous):
@@ -63,7 +67,9 @@ def _kept(folder: RunFolder, file: Path, rows: bool) -> str:
 
 
 def _check_origin(folder: RunFolder, file: Path, job: Job, found: Checkpoint, now: Origin) -> None:
-    """The same code and records as then. `--accept` notes that other code may go on; other records never do."""
+    """The same code and records as then. `--accept` notes that other code may go on; other records
+    never do.
+    """
     then = sealed.told(file).get("origin") or {}
     differs = [] if origin.accepted(folder, now) else origin.differing(then, now, folder)
     if differs:

@@ -1,4 +1,6 @@
-"""One run: settings in, a run folder out. Survives interruption at any moment; asked twice, it computes once."""
+"""One run: settings in, a run folder out. Survives interruption at any moment; asked twice, it
+computes once.
+"""
 
 from __future__ import annotations
 
@@ -34,8 +36,9 @@ CHECKPOINT_SECONDS = 60.0
 
 
 def run(settings: Settings, overrides: Sequence[str], config_yaml: str) -> RunFolder:
-    """Train all seeds and write the folder; what is refused leaves none. Raises Held where another process works there, Interrupted after
-    a signal."""
+    """Train all seeds and write the folder; what is refused leaves none. Raises Held where another
+    process works there, Interrupted after a signal.
+    """
     folder = RunFolder.at(settings.outputs, settings.run_id)
     _refuse_others(settings, folder)
     if not folder.finished:
@@ -50,7 +53,9 @@ def run(settings: Settings, overrides: Sequence[str], config_yaml: str) -> RunFo
 def compute(
     settings: Settings, overrides: Sequence[str], config_yaml: str, folder: RunFolder, claim: Claim
 ) -> None:
-    """The same in a folder that is ours. It may be finished by now, by the process that we waited for."""
+    """The same in a folder that is ours. It may be finished by now, by the process that we waited
+    for.
+    """
     _refuse_others(settings, folder)
     if not folder.finished:
         with graceful() as stop:

@@ -25,8 +25,9 @@ OVERFLOW, BLANKED = "overflow", "every update was blanked"
 class Diverged(ArithmeticError):
     """A round after which none can follow.
 
-    OVERFLOW: it ended with a NaN or an infinity in the model. With privacy the model is post-processing of what was released, so that says
-    nothing more. BLANKED: nothing that came to a closed door was finite, and what would follow is noise alone. That says something of data.
+    OVERFLOW: it ended with a NaN or an infinity in the model. With privacy the model is
+    post-processing of what was released, so that says nothing more. BLANKED: nothing that came to a
+    closed door was finite, and what would follow is noise alone. That says something of data.
     """
 
     def __init__(self, round: int, cause: str = OVERFLOW) -> None:
@@ -39,7 +40,9 @@ class Diverged(ArithmeticError):
 def rounds(
     cohort: Cohort, schedule: Schedule, state: State, done: int, crew: Crew | None = None
 ) -> Iterator[tuple[int, State, Diagnostics]]:
-    """Play the rounds after the first `done`: yields (rounds done, state, diagnostics). After each the ledger must be the plan's."""
+    """Play the rounds after the first `done`: yields (rounds done, state, diagnostics). After each
+    the ledger must be the plan's.
+    """
     planned = cohort.releases(schedule.first(done))
     for index in range(done, schedule.rounds):
         round = schedule.round(index)
@@ -103,7 +106,9 @@ class Checkpoint:
         )
 
     def save(self, path: Path, **told: Any) -> None:
-        """Under a checksum, with what it tells of itself (`told`). The one that was there becomes the previous one."""
+        """Under a checksum, with what it tells of itself (`told`). The one that was there becomes
+        the previous one.
+        """
         with sealed.writing(path.with_suffix(".new"), **told) as file:
             torch.save(self.__dict__, cast(IO[bytes], file))  # torch asks for no more than it has
         with suppress(FileNotFoundError):

@@ -1,4 +1,6 @@
-"""All clients' records as one flat store with offsets, on one device: client i owns rows offsets[i] to offsets[i + 1]."""
+"""All clients' records as one flat store with offsets, on one device: client i owns rows offsets[i]
+to offsets[i + 1].
+"""
 
 from __future__ import annotations
 
@@ -77,7 +79,9 @@ class Federation:
             yield self._gather(lots.narrow(1, 0, widest), weight.narrow(1, 0, widest), size)
 
     def lot_weights(self, clients: np.ndarray) -> Tensor:
-        """What one record counts in a lot of each of these clients, (c,): one over the lot's (expected) size."""
+        """What one record counts in a lot of each of these clients, (c,): one over the lot's
+        (expected) size.
+        """
         return torch.from_numpy(self._weights(clients)).to(self.features.device, self.dtype)
 
     def whole_in_float64(self, clients: np.ndarray) -> Iterator[Batch]:
@@ -91,7 +95,9 @@ class Federation:
             yield Batch(features[None], targets[None], weights, [len(targets)])
 
     def _whole(self, clients: np.ndarray) -> Batch:
-        """Full batches; the last one is kept, so that a federation that fits one chunk is gathered once."""
+        """Full batches; the last one is kept, so that a federation that fits one chunk is gathered
+        once.
+        """
         key = clients.tobytes()
         if self._full_batch is None or self._full_batch[0] != key:
             rows, weights, sizes = self._padded([[np.arange(self.sizes[i])] for i in clients], clients)

@@ -50,7 +50,9 @@ class Diagnostics:
     server_step: float  # server_lr times the algorithm's own factor
     clip: float  # C
     blanked: int | None = (
-        None  # updates (record level: records' gradients) that were not finite and counted as zero; None: open doors
+        # updates (record level: records' gradients) that were not finite and counted as zero; None:
+        # open doors
+        None
     )
     all_blanked: bool = False  # and there were no others
 
@@ -72,7 +74,8 @@ Kept = list[tuple[np.ndarray, Tensor]]  # (clients, what each remembers of its m
 class Cohort:
     """What happens in a round: who works, in which groups and chunks, through which door.
 
-    A cohort is cut into groups, whose sums are added in their order whoever computed them: no bit depends on how many workers there are.
+    A cohort is cut into groups, whose sums are added in their order whoever computed them: no bit
+    depends on how many workers there are.
     """
 
     algorithm: Algorithm
@@ -109,7 +112,9 @@ class Cohort:
         )
 
     def groups(self, cohort: np.ndarray) -> list[np.ndarray]:
-        """Of whole chunks, as many as can be summed apart; if several, an even number, so that two workers get equally many."""
+        """Of whole chunks, as many as can be summed apart; if several, an even number, so that two
+        workers get equally many.
+        """
         if not len(cohort):
             return []
         chunks = 1 if self.door.median else -(-len(cohort) // self.chunk)  # the median is of all
@@ -148,7 +153,9 @@ class Cohort:
             memory.index_copy_(0, rows, fresh)
 
     def play(self, state: State, round: Round, crew: Crew | None = None) -> tuple[State, Diagnostics]:
-        """One round. The state given is not changed, except that the clients' memories and the ledger are updated in place."""
+        """One round. The state given is not changed, except that the clients' memories and the
+        ledger are updated in place.
+        """
         crew = crew or Alone(self)
         passage, ledger = (
             Passage(self.door, round, state.clip, torch.zeros_like(state.server.x)),
@@ -195,7 +202,9 @@ class Cohort:
         return self.algorithm.client(server, own, local)
 
     def _server_step(self, state: State, sent: Sent, round: Round) -> tuple[Server, Tensor | None]:
-        """The algorithm proposes the next model; server_lr and server_momentum act on the step that it proposes."""
+        """The algorithm proposes the next model; server_lr and server_momentum act on the step that
+        it proposes.
+        """
         proposed = self.algorithm.server(state.server, sent, round)
         velocity = state.velocity
         if velocity is not None or self.optimiser.server_lr != 1:

@@ -1,8 +1,8 @@
 """Worker processes: a round's groups of clients, shared out over the cores of one machine.
 
-Workers are forked once a seed, so they have the data and the model without a copy; what changes goes through shared memory that has no name
-and so cannot outlive them. Each takes the next group that nobody has. Sums are added in the groups' order: no bit depends on how many
-workers there are.
+Workers are forked once a seed, so they have the data and the model without a copy; what changes
+goes through shared memory that has no name and so cannot outlive them. Each takes the next group
+that nobody has. Sums are added in the groups' order: no bit depends on how many workers there are.
 """
 
 from __future__ import annotations
@@ -46,7 +46,9 @@ class WorkerDied(RuntimeError):
 
 
 class Workers:
-    """A crew of `count` processes, each with one thread; the state's memories move to shared memory."""
+    """A crew of `count` processes, each with one thread; the state's memories move to shared
+    memory.
+    """
 
     def __init__(self, cohort: Cohort, state: State, count: int):
         self._cohort = cohort
@@ -81,7 +83,9 @@ class Workers:
         atexit.unregister(self._end)
 
     def _end(self, wait: bool) -> None:
-        """Workers end when nobody is at the other end of their pipe; after an error none is waited for."""
+        """Workers end when nobody is at the other end of their pipe; after an error none is waited
+        for.
+        """
         for pipe in self._pipes:
             pipe.close()
         for worker in self._workers:
@@ -161,7 +165,9 @@ class Workers:
     # in a worker
 
     def _serve(self, pipe: Connection, others: Sequence[Connection], parent: int) -> None:
-        """Answers until the pipe is closed. Signals are the first process's to heed; when that one is killed, so is this."""
+        """Answers until the pipe is closed. Signals are the first process's to heed; when that one
+        is killed, so is this.
+        """
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR2):
             signal.signal(number, signal.SIG_IGN)
         _die_with(parent)
@@ -181,7 +187,9 @@ class Workers:
                 _send(pipe, answer)
 
     def _look_for_more_than(self, questions: int) -> None:
-        """Awake for a moment. Of workers that are woken at once, the system may put two on one core, where one waits for milliseconds."""
+        """Awake for a moment. Of workers that are woken at once, the system may put two on one
+        core, where one waits for milliseconds.
+        """
         until = time.perf_counter() + SECONDS_TO_LOOK
         while self._questions.value <= questions and time.perf_counter() < until:
             os.sched_yield()

@@ -1,10 +1,12 @@
 """The two doors: the only places where clipping, noise and the ledger exist.
 
-At client level gradients pass freely, and what a client sends is bounded, noised and recorded (`SendDoor`). At record level each local
-gradient is (`GradientDoor`), and what is sent passes as post-processing of it. `eps=inf` opens both.
+At client level gradients pass freely, and what a client sends is bounded, noised and recorded
+(`SendDoor`). At record level each local gradient is (`GradientDoor`), and what is sent passes as
+post-processing of it. `eps=inf` opens both.
 
-What comes to a closed door and is not finite counts as zero ("blanked"), before anything is summed: else one client's or one record's
-data would decide whether the model overflows, and so how the run ends, which no eps covers.
+What comes to a closed door and is not finite counts as zero ("blanked"), before anything is summed:
+else one client's or one record's data would decide whether the model overflows, and so how the run
+ends, which no eps covers.
 """
 
 from __future__ import annotations
@@ -33,11 +35,15 @@ FORMATS: dict[torch.dtype, mechanisms.Format] = {
 
 @dataclass(frozen=True)
 class Quantile:
-    """Adaptive clipping (Andrew et al. 2021): C follows a quantile of the norms by a noised share of the ones below it."""
+    """Adaptive clipping (Andrew et al. 2021): C follows a quantile of the norms by a noised share
+    of the ones below it.
+    """
 
     target: float
     lr: float
-    std: float  # of the noise on a cohort's sum of (1[norm <= C] - 1/2), or on each client's term under local trust
+    # of the noise on a cohort's sum of (1[norm <= C] - 1/2), or on each client's term under local
+    # trust
+    std: float
 
     def next(self, clip: float, share: float) -> float:
         return min(max(LEAST_CLIP, float(clip * np.exp(-self.lr * (share - self.target)))), LARGEST_CLIP)
@@ -45,10 +51,11 @@ class Quantile:
 
 @dataclass(frozen=True)
 class SendDoor:
-    """Client level: what a client sends has norm at most C and carries noise before anybody else sees it.
+    """Client level: what a client sends has norm at most C and carries noise before anybody else
+    sees it.
 
-    noise: standard deviation / C of each client's own noise under local trust, of the noise on the cohort's sum else. Unit: client.
-    Sampling: any cohort.
+    noise: standard deviation / C of each client's own noise under local trust, of the noise on the
+    cohort's sum else. Unit: client. Sampling: any cohort.
     """
 
     bound: str | None  # clip | normalise | None (open)
@@ -197,7 +204,9 @@ class Passage(Sums):
         )
 
     def _scalar(self, what: str, std: float) -> float:
-        """Noise on a number beside the sum; where that lies on a grid of halves or finer, so does the noise."""
+        """Noise on a number beside the sum; where that lies on a grid of halves or finer, so does
+        the noise.
+        """
         drawn = mechanisms.server_scalar(self.door.seed, self.round.index, what, std)
         return (
             float(lattice.nearest(np.array(drawn), min(0.5, lattice.spacing(std))))
@@ -225,7 +234,9 @@ class Passage(Sums):
             )
 
     def _square_noise(self, dimension: int) -> float:
-        """Eq. (6): less the noise's own square norm under local trust. Eq. (7): noise on a sum of what the server cannot see."""
+        """Eq. (6): less the noise's own square norm under local trust. Eq. (7): noise on a sum of
+        what the server cannot see.
+        """
         door = self.door
         if door.norms is None or door.privunit is not None:
             return 0.0
@@ -247,7 +258,9 @@ class Passage(Sums):
 
 
 def _square(rows: Tensor) -> Tensor:
-    """Summed in the widest format: what is left of it once the noise's share is subtracted may be small."""
+    """Summed in the widest format: what is left of it once the noise's share is subtracted may be
+    small.
+    """
     return rows.to(device.wide(rows.device)).square().sum()
 
 
@@ -265,9 +278,11 @@ class RecordCounts:
 
 @dataclass(frozen=True)
 class GradientDoor:
-    """Record level: each record's gradient has norm at most C, and the sum over a lot carries its client's noise.
+    """Record level: each record's gradient has norm at most C, and the sum over a lot carries its
+    client's noise.
 
-    noise: standard deviation / C of the noise on a lot's sum. Unit: record. Sampling: full, fixed-size or Poisson lots.
+    noise: standard deviation / C of the noise on a lot's sum. Unit: record. Sampling: full,
+    fixed-size or Poisson lots.
     """
 
     clip: float | None  # None: the median of the lot's norms (leaks)
@@ -299,7 +314,9 @@ class GradientPassage:
         return RecordCounts(self.clipped, self.blanked, self.records)
 
     def gradient(self, problem: Problem, y: Tensor, batch: Batch) -> Tensor:
-        """(c, d) -> (c, d): clipped, noised, divided by the lots' (expected) sizes; the ridge term, which is no secret, comes on top."""
+        """(c, d) -> (c, d): clipped, noised, divided by the lots' (expected) sizes; the ridge term,
+        which is no secret, comes on top.
+        """
         bound: Tensor | float = 0.0
 
         def factors(norms: Tensor, weights: Tensor) -> Tensor:

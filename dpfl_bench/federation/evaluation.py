@@ -20,7 +20,9 @@ OUTPUT_NUMBERS = 2**23  # outputs
 class Scores:
     train_loss: float  # the objective: mean over clients of their mean loss, + l2/2 |x|^2
     test_loss: float  # mean over records, without l2
-    test_metric: float  # the problem's: accuracy, next-word accuracy, Dice; R^2, the share of the targets' variance that is explained
+    # the problem's: accuracy, next-word accuracy, Dice; R^2, the share of the targets' variance
+    # that is explained
+    test_metric: float
     client_metric: float = float(
         "nan"
     )  # mean over natural clients of the metric on their own test records, where they have some
@@ -34,7 +36,9 @@ Losses = Callable[[Tensor, bool], Scored]  # (x, test) -> of each training or te
 
 
 def evaluate(problem: Problem, federation: Federation, x: Tensor, losses: Losses | None = None) -> Scores:
-    """Without a test set (some synthetic problems) the training records stand in for it. losses: by whom; None: by this process."""
+    """Without a test set (some synthetic problems) the training records stand in for it. losses: by
+    whom; None: by this process.
+    """
     losses = losses or (lambda x, test: scored(problem, federation, x, test))
     ridge = problem.l2 / 2 * x.square().sum().item()
     train = losses(x, False)

@@ -1,6 +1,7 @@
 """How training records are dealt to clients.
 
-Every function returns one array of record indices (int64, sorted) for each client, none empty; disjoint, but for `overlap`.
+Every function returns one array of record indices (int64, sorted) for each client, none empty;
+disjoint, but for `overlap`.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ def shards(
     rng: np.random.Generator,
     shards_per_client: int,
 ) -> Parts:
-    """Sorted by label, cut into equal shards, and `shards_per_client` of them dealt to each client at random.
+    """Sorted by label, cut into equal shards, and `shards_per_client` of them dealt to each client
+    at random.
 
     normalized, appendix H, uses 5. A shard that spans a border between classes holds both.
     """
@@ -42,7 +44,9 @@ def shards(
 
 
 def smallest_by_shards(records: int, clients: int, rng: np.random.Generator, shards_per_client: int) -> int:
-    """How many of so many records `shards` deals to the smallest client; their labels do not matter."""
+    """How many of so many records `shards` deals to the smallest client; their labels do not
+    matter.
+    """
     hands = _hands(records, clients, rng, shards_per_client)[1]
     return int(_equal_sizes(records, clients * shards_per_client)[hands].sum(axis=1).min())
 
@@ -50,7 +54,9 @@ def smallest_by_shards(records: int, clients: int, rng: np.random.Generator, sha
 def _hands(
     records: int, clients: int, rng: np.random.Generator, shards_per_client: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The records in the order that equal labels keep, and each client's shards: (clients, shards_per_client)."""
+    """The records in the order that equal labels keep, and each client's shards: (clients,
+    shards_per_client).
+    """
     order = rng.permutation(records)
     return order, rng.permutation(clients * shards_per_client).reshape(clients, shards_per_client)
 
@@ -58,7 +64,9 @@ def _hands(
 def similarity(
     labels: np.ndarray, owners: np.ndarray | None, clients: int, rng: np.random.Generator, percent: float
 ) -> Parts:
-    """`percent` % of each client's records at random, the rest contiguous in label order (SCAFFOLD, dpscaffold)."""
+    """`percent` % of each client's records at random, the rest contiguous in label order (SCAFFOLD,
+    dpscaffold).
+    """
     _classes(labels, "similarity")
     ranges.check("partition.percent", percent, ranges.SIMILARITY)
     shares.enough(len(labels), clients)
@@ -73,10 +81,12 @@ def similarity(
 def dirichlet(
     labels: np.ndarray, owners: np.ndarray | None, clients: int, rng: np.random.Generator, alpha: float
 ) -> Parts:
-    """Equal shares (sizes differ by at most 1), each client's classes drawn from its own symmetric Dirichlet(alpha).
+    """Equal shares (sizes differ by at most 1), each client's classes drawn from its own symmetric
+    Dirichlet(alpha).
 
-    Hsu et al. 2019, without replacement: when a class has run out, its mass goes to the remaining ones in proportion.
-    Every class has concentration `alpha` (in Hsu et al.'s notation Dir(alpha p) with p = 1, not 1/classes).
+    Hsu et al. 2019, without replacement: when a class has run out, its mass goes to the remaining
+    ones in proportion. Every class has concentration `alpha` (in Hsu et al.'s notation Dir(alpha p)
+    with p = 1, not 1/classes).
     """
     _classes(labels, "dirichlet")
     ranges.check("partition.alpha", alpha, ranges.ALPHA)
@@ -96,9 +106,11 @@ def dirichlet(
 def overlap(
     labels: np.ndarray, owners: np.ndarray | None, clients: int, rng: np.random.Generator, percent: float
 ) -> Parts:
-    """Each client draws `percent` % of all records for itself, so a record may sit in several clients or in none (`pfl`).
+    """Each client draws `percent` % of all records for itself, so a record may sit in several
+    clients or in none (`pfl`).
 
-    It depends on the number of records alone, so the accountant can ask how many clients hold one before any data loads.
+    It depends on the number of records alone, so the accountant can ask how many clients hold one
+    before any data loads.
     """
     return held(len(labels), clients, rng, percent)
 
@@ -123,7 +135,9 @@ def by_owner(owners: np.ndarray) -> Parts:
 
 
 def counted(parts: Sequence[np.ndarray], records: int) -> np.ndarray:
-    """How many clients hold each of so many records, (records,). Raises ValueError for parts that no partition may deal."""
+    """How many clients hold each of so many records, (records,). Raises ValueError for parts that
+    no partition may deal.
+    """
     for client, part in enumerate(parts):
         if (
             part.ndim != 1
@@ -153,7 +167,9 @@ def digest(parts: Parts) -> str:
 
 
 def _draw(size: int, share: np.ndarray, stock: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """How many records of each class: `size` draws from `share`, at most `stock` each, the excess drawn again."""
+    """How many records of each class: `size` draws from `share`, at most `stock` each, the excess
+    drawn again.
+    """
     take = np.zeros_like(stock)
     while (need := size - take.sum()) > 0:
         left = take < stock

@@ -15,7 +15,9 @@ Lots = Sequence[np.ndarray] | np.ndarray  # of record numbers, one for each loca
 
 @dataclass(frozen=True)
 class LotRule:
-    """Full batch (neither is given), `batch_size` records without replacement, or each record with probability `sample_rate`."""
+    """Full batch (neither is given), `batch_size` records without replacement, or each record with
+    probability `sample_rate`.
+    """
 
     batch_size: int | None = None
     sample_rate: float | None = None
@@ -43,7 +45,8 @@ class LotRule:
     def weight(self, records: int) -> float:
         """Of a record's gradient in its lot, for a client with so many records.
 
-        A lot without replacement is averaged; a Poisson lot is divided by its expected size, never by its realised one.
+        A lot without replacement is averaged; a Poisson lot is divided by its expected size, never
+        by its realised one.
         """
         return 1 / (self.batch_size or records * (self.sample_rate or 1))
 
@@ -51,7 +54,8 @@ class LotRule:
 def smallest(keys: np.ndarray, count: int) -> np.ndarray:
     """Where the `count` smallest of each row of random 64-bit numbers are, in increasing order.
 
-    In place: the last bits become the number's place, which is carried along. That is faster than argpartition, and nothing ties.
+    In place: the last bits become the number's place, which is carried along. That is faster than
+    argpartition, and nothing ties.
     """
     places = np.uint64(2 ** (keys.shape[1] - 1).bit_length() - 1)
     keys |= places
@@ -65,8 +69,10 @@ def smallest(keys: np.ndarray, count: int) -> np.ndarray:
 def pad(
     lots: Sequence[Lots], starts: np.ndarray, weights: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The s lots of each of c clients as rectangles, one step after the other: record index into the flat store and weight, 0 where padded,
-    (s, c, b); sizes (s, c). starts, weights: of the clients, (c,)."""
+    """The s lots of each of c clients as rectangles, one step after the other: record index into
+    the flat store and weight, 0 where padded, (s, c, b); sizes (s, c). starts, weights: of the
+    clients, (c,).
+    """
     steps = list(zip(*lots, strict=True))
     sizes = np.array([[len(pick) for pick in step] for step in steps])
     width = max(1, sizes.max())

@@ -1,7 +1,8 @@
-"""One schedule, drawn first: which clients take part in which round, with how many local steps, at which learning rate.
+"""One schedule, drawn first: which clients take part in which round, with how many local steps, at
+which learning rate.
 
-It never depends on data. The same object feeds the calibrator, the training loop and the accountant, so they cannot disagree.
-Numpy only: `dpfl-bench plan` draws it without torch.
+It never depends on data. The same object feeds the calibrator, the training loop and the
+accountant, so they cannot disagree. Numpy only: `dpfl-bench plan` draws it without torch.
 """
 
 from __future__ import annotations
@@ -106,7 +107,9 @@ def max_of(taken: np.ndarray) -> int:
 
 
 class Prefixes:
-    """The first 1, 2, ... rounds of a schedule, drawn as far as is asked, beyond the schedule's own end too."""
+    """The first 1, 2, ... rounds of a schedule, drawn as far as is asked, beyond the schedule's own
+    end too.
+    """
 
     def __init__(self, schedule: Schedule, exposure: Callable[[np.ndarray], int] = max_of) -> None:
         self._schedule, self._exposure = schedule, exposure
@@ -114,7 +117,9 @@ class Prefixes:
         self._worst, self._smallest = [0], [schedule.clients]
 
     def worst(self, rounds: int) -> int:
-        """`exposure` of how often each client takes part in the first `rounds` rounds: by default of the most frequent one."""
+        """`exposure` of how often each client takes part in the first `rounds` rounds: by default
+        of the most frequent one.
+        """
         if self._schedule.sampling == "full":
             return rounds * self._exposure(np.ones(self._schedule.clients, dtype=np.int64))
         return self._drawn(rounds)._worst[rounds]
@@ -139,10 +144,12 @@ def constant_steps(rounds: int, local_steps: int) -> tuple[int, ...]:
 
 
 def coin_steps(seed: int, total_steps: int, local_steps: int) -> tuple[int, ...]:
-    """ScaffNew's coins: each of `total_steps` iterations communicates with probability 1 / local_steps.
+    """ScaffNew's coins: each of `total_steps` iterations communicates with probability 1 /
+    local_steps.
 
-    Returns the gaps between communications. Steps after the last one never reach the server and are left out.
-    The guarantee needs this realised number of releases; only its expectation is total_steps / local_steps.
+    Returns the gaps between communications. Steps after the last one never reach the server and are
+    left out. The guarantee needs this realised number of releases; only its expectation is
+    total_steps / local_steps.
     """
     heads = np.flatnonzero(rng.generator(seed, "coins").random(total_steps) < 1 / local_steps)
     return tuple(int(gap) for gap in np.diff(heads, prepend=-1))

@@ -1,4 +1,6 @@
-"""What a partition asks of the records that it is to deal: of the numbers in the data set's file before any load, then of their own."""
+"""What a partition asks of the records that it is to deal: of the numbers in the data set's file
+before any load, then of their own.
+"""
 
 from __future__ import annotations
 

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from threadpoolctl import ThreadpoolController
 
 DTYPES = ("float32", "float64")
-# torch's own names; which of these are in this machine is asked when a run starts, maybe on another one
+# torch's own names; which of these are in this machine is asked when a run starts, maybe on another
+# one
 TYPES = (
     *(
         "cpu",
@@ -52,7 +53,9 @@ def is_name(name: str) -> bool:
 
 
 def choose(name: str) -> torch.device:
-    """`auto` is the GPU where there is one (CUDA, then Apple's), else the CPU; any torch device name is taken as it is."""
+    """`auto` is the GPU where there is one (CUDA, then Apple's), else the CPU; any torch device
+    name is taken as it is.
+    """
     import torch
 
     if name == "auto":
@@ -76,7 +79,9 @@ def cores() -> int:
 
 
 def cores_of_a_run() -> int:
-    """How many one run may use: where Slurm says nothing, OMP_NUM_THREADS speaks of a single process."""
+    """How many one run may use: where Slurm says nothing, OMP_NUM_THREADS speaks of a single
+    process.
+    """
     return _told("SLURM_CPUS_PER_TASK") or _told("OMP_NUM_THREADS") or _allowed()
 
 
@@ -90,16 +95,19 @@ def _allowed() -> int:
 
 
 def forks(device: torch.device) -> bool:
-    """Whether worker processes can share what is on this device: a CPU's memory, where forking is safe."""
+    """Whether worker processes can share what is on this device: a CPU's memory, where forking is
+    safe.
+    """
     return device.type == "cpu" and sys.platform == "linux"
 
 
 def for_small_tensors(device: torch.device) -> None:
     """How this process computes from now on, on a CPU.
 
-    With one thread: cores are used by worker processes. Threads that wait for each other over matrices of a cache's size cost more than
-    they give, and their number would move the last bits. And what is freed is kept: pages that go back to the system between two steps,
-    and come again, can cost more than the arithmetic on them.
+    With one thread: cores are used by worker processes. Threads that wait for each other over
+    matrices of a cache's size cost more than they give, and their number would move the last bits.
+    And what is freed is kept: pages that go back to the system between two steps, and come again,
+    can cost more than the arithmetic on them.
     """
     import torch
 
@@ -116,7 +124,8 @@ def for_small_tensors(device: torch.device) -> None:
 def numpy_multiplies() -> bool:
     """Whether numpy's products of small matrices are the faster ones here.
 
-    torch's are MKL's in most builds, which keeps to AVX2 on AMD's processors. OpenBLAS, in numpy, does not: it is 2 to 4 times faster.
+    torch's are MKL's in most builds, which keeps to AVX2 on AMD's processors. OpenBLAS, in numpy,
+    does not: it is 2 to 4 times faster.
     """
     import torch
 

@@ -1,7 +1,8 @@
-"""Files that tell what they are, and whether they are still what was written: a line of JSON at the end, with a checksum over everything.
+"""Files that tell what they are, and whether they are still what was written: a line of JSON at the
+end, with a checksum over everything.
 
-The line comes last so that the checksum is taken while the content is written, and so that whoever reads the content alone (`torch.load`)
-need not know of it.
+The line comes last so that the checksum is taken while the content is written, and so that whoever
+reads the content alone (`torch.load`) need not know of it.
 """
 
 from __future__ import annotations
@@ -40,7 +41,9 @@ class _Summed:
 
 @contextmanager
 def writing(path: Path, **told: Any) -> Iterator[_Summed]:
-    """Write a file that tells `told`. A kill at any moment leaves what was there before, or the whole new file."""
+    """Write a file that tells `told`. A kill at any moment leaves what was there before, or the
+    whole new file.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_suffix(f".{os.getpid()}.part")
     with part.open("wb") as file:

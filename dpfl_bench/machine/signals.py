@@ -1,4 +1,6 @@
-"""Ctrl-C, SIGTERM and SIGUSR2 (Slurm's before preemption): the first asks to stop where nothing is lost, the second stops at once."""
+"""Ctrl-C, SIGTERM and SIGUSR2 (Slurm's before preemption): the first asks to stop where nothing is
+lost, the second stops at once.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +52,9 @@ _current: Stop | None = None
 
 @contextmanager
 def graceful() -> Iterator[Stop]:
-    """Signals only set `number`, to be looked at where stopping is safe; a second one raises KeyboardInterrupt. Nested: the outer one."""
+    """Signals only set `number`, to be looked at where stopping is safe; a second one raises
+    KeyboardInterrupt. Nested: the outer one.
+    """
     global _current
     if _current is not None:
         yield _current

@@ -1,22 +1,27 @@
-"""Epsilon of a composition: closed form, privacy loss distributions (PLD) or Rényi divergences (RDP).
+"""Epsilon of a composition: closed form, privacy loss distributions (PLD) or Rényi divergences
+(RDP).
 
-Unit: one client or one record, as in `releases.py`. The noise multiplier is std / sensitivity of one release, the sensitivity of the
-neighbouring relation that the composition is valid for: for a client, C under add_remove_one, 2C under replace_one. Every number is
-an upper bound:
+Unit: one client or one record, as in `releases.py`. The noise multiplier is std / sensitivity of
+one release, the sensitivity of the neighbouring relation that the composition is valid for: for a
+client, C under add_remove_one, 2C under replace_one. Every number is an upper bound:
 
-- gaussian (no sampling, either relation): exact; PLD by dp-accounting; RDP in closed form over real orders.
+- gaussian (no sampling, either relation): exact; PLD by dp-accounting; RDP in closed form over real
+  orders.
 - poisson (add_remove_one): PLD and RDP by dp-accounting (RDP: Mironov, Talwar & Zhang 2019).
-- fixed (without replacement, replace_one): PLD of the dominating pair in `divergences.py`; RDP by dp-accounting (Wang,
-  Balle & Kasiviswanathan 2019, Theorem 27).
-- participation (`rounds`, any of the three under a coin that shows): PLD of the mixture, in one pass over Fourier space where
-  dp-accounting's `compute_mixture`, to which the tests hold it, takes a composition for every length of round; RDP of the mixture.
-- pure (any sampling, either relation): the optimal composition of eps_0-DP, exact, also over coins that show (`rounds`); basic
-  composition, times * eps_0.
+- fixed (without replacement, replace_one): PLD of the dominating pair in `divergences.py`; RDP by
+  dp-accounting (Wang, Balle & Kasiviswanathan 2019, Theorem 27).
+- participation (`rounds`, any of the three under a coin that shows): PLD of the mixture, in one
+  pass over Fourier space where dp-accounting's `compute_mixture`, to which the tests hold it, takes
+  a composition for every length of round; RDP of the mixture.
+- pure (any sampling, either relation): the optimal composition of eps_0-DP, exact, also over coins
+  that show (`rounds`); basic composition, times * eps_0.
 
-`paper` is dpscaffold's own accountant (`paper.py`), for what it was made for; it is no bound, and nothing here takes it by itself.
+`paper` is dpscaffold's own accountant (`paper.py`), for what it was made for; it is no bound, and
+nothing here takes it by itself.
 
-dp-accounting's `GaussianDpEvent` means std / C in its PLD accountant under REPLACE_ONE, but std / sensitivity in its RDP
-accountant, sampled or not. Here PLDs are therefore built for sensitivity 1, never with REPLACE_ONE.
+dp-accounting's `GaussianDpEvent` means std / C in its PLD accountant under REPLACE_ONE, but std /
+sensitivity in its RDP accountant, sampled or not. Here PLDs are therefore built for sensitivity 1,
+never with REPLACE_ONE.
 """
 
 from __future__ import annotations
@@ -40,7 +45,9 @@ _GAUSS_LEGENDRE = (  # 8 points: (node, weight), each standing for +node and -no
 
 
 def _mills(x: float) -> tuple[float, float]:
-    """R(x) = (1 - Phi(x)) / phi(x) and S(x) = 1 - x R(x) = -R'(x) > 0, both to about 1e-14, for x >= -1."""
+    """R(x) = (1 - Phi(x)) / phi(x) and S(x) = 1 - x R(x) = -R'(x) > 0, both to about 1e-14, for x
+    >= -1.
+    """
     if x < 3:
         ratio = math.exp(x * x / 2 + _LOG_SQRT_2PI) * math.erfc(x / math.sqrt(2)) / 2
         return ratio, 1 - x * ratio
@@ -52,7 +59,9 @@ def _mills(x: float) -> tuple[float, float]:
 
 
 def _log_delta(mu: float, eps: float) -> float:
-    """log of Phi(-x) - e^eps Phi(-x - mu) = phi(x) (R(x) - R(x + mu)), x = eps/mu - mu/2, with R Mills' ratio."""
+    """log of Phi(-x) - e^eps Phi(-x - mu) = phi(x) (R(x) - R(x + mu)), x = eps/mu - mu/2, with R
+    Mills' ratio.
+    """
     x = eps / mu - mu / 2
     if x < 0 and mu >= 0.5:  # the first term is at least 1/2, so nothing cancels
         return math.log(
@@ -67,14 +76,18 @@ def _log_delta(mu: float, eps: float) -> float:
 
 
 def delta_of_gaussian(mu: float, eps: float) -> float:
-    """delta(eps) of T unsampled Gaussian releases, mu = sqrt(T) / noise multiplier (exact; either neighbouring relation)."""
+    """delta(eps) of T unsampled Gaussian releases, mu = sqrt(T) / noise multiplier (exact; either
+    neighbouring relation).
+    """
     if mu == 0 or eps == math.inf:
         return 0.0
     return math.exp(_log_delta(mu, eps)) if mu < math.inf else 1.0
 
 
 def eps_of_gaussian(mu: float, delta: float) -> float:
-    """The smallest eps with `delta_of_gaussian(mu, eps)` <= delta, rounded up by at most 2e-12 of itself."""
+    """The smallest eps with `delta_of_gaussian(mu, eps)` <= delta, rounded up by at most 2e-12 of
+    itself.
+    """
     _check_delta(delta)
     if mu == 0 or mu == math.inf:
         return mu
@@ -89,7 +102,9 @@ def eps_of_gaussian(mu: float, delta: float) -> float:
 
 
 def mu_for(eps: float, delta: float) -> float:
-    """The largest mu with `eps_of_gaussian(mu, delta)` <= eps, rounded down by at most 4e-12 of itself."""
+    """The largest mu with `eps_of_gaussian(mu, delta)` <= eps, rounded down by at most 4e-12 of
+    itself.
+    """
     _check_delta(delta)
     if not eps >= 0:
         raise PrivacyError(f"eps={eps}: expected eps >= 0 (use eps=inf for no privacy)")
@@ -120,14 +135,18 @@ def accountants_for(composition: Composition) -> tuple[str, ...]:
 def epsilon(
     view: Composition | View, noise_multiplier: float, delta: float, accountant: str = "auto"
 ) -> float:
-    """The smallest eps over a view's alternatives; `auto` is the tightest valid accountant. Unit, relation: the composition's."""
+    """The smallest eps over a view's alternatives; `auto` is the tightest valid accountant. Unit,
+    relation: the composition's.
+    """
     return best(view, noise_multiplier, delta, accountant)[1]
 
 
 def best(
     view: Composition | View, noise_multiplier: float, delta: float, accountant: str = "auto"
 ) -> tuple[str, float]:
-    """(name of the accountant, eps) of the smallest eps over a view's alternatives and the accountants allowed."""
+    """(name of the accountant, eps) of the smallest eps over a view's alternatives and the
+    accountants allowed.
+    """
     _check_delta(delta)
     if not noise_multiplier >= 0:
         raise PrivacyError(f"noise_multiplier={noise_multiplier}: expected a number >= 0")
@@ -138,7 +157,9 @@ def best(
 
 
 def candidates(view: Composition | View, accountant: str) -> list[tuple[Composition, str]]:
-    """The (composition, accountant) pairs that may bound a view: for `auto` every one that can be the tightest."""
+    """The (composition, accountant) pairs that may bound a view: for `auto` every one that can be
+    the tightest.
+    """
     compositions: Sequence[Composition] = (view,) if isinstance(view, Composition) else view
     if accountant not in ACCOUNTANTS:
         raise PrivacyError(f"accountant={accountant}: expected one of {', '.join(ACCOUNTANTS)}")
@@ -149,14 +170,17 @@ def candidates(view: Composition | View, accountant: str) -> list[tuple[Composit
         valid = sorted({name for c in compositions for name in accountants_for(c)})
         kinds = ", ".join("participation" if c.rounds else c.mechanism for c in compositions)
         raise PrivacyError(f"accountant={accountant}: not valid for {kinds} (use auto or {', '.join(valid)})")
-    # nothing beats the closed forms, so `auto` asks nobody else where they hold; free answers come first
+    # nothing beats the closed forms, so `auto` asks nobody else where they hold; free answers come
+    # first
     if accountant == "auto":
         pairs = [(c, name) for c, name in pairs if name == "exact" or "exact" not in accountants_for(c)]
     return sorted(pairs, key=lambda pair: pair[1] != "exact")
 
 
 def _candidates_of_the_paper(compositions: Sequence[Composition]) -> list[tuple[Composition, str]]:
-    """dpscaffold's accountant speaks of lots without replacement within clients drawn in every round, to a third party."""
+    """dpscaffold's accountant speaks of lots without replacement within clients drawn in every
+    round, to a third party.
+    """
     pairs = [(c, "paper") for c in compositions if c.rounds and c.mechanism == "fixed" and c.share < 1]
     if not pairs:
         raise PrivacyError(
@@ -225,7 +249,9 @@ def _one_sampled(c: Composition, z: float, delta: float, name: str) -> float:
 
 
 def renyi(composition: Composition, noise_multiplier: float) -> tuple[Any, Any]:
-    """(orders, Rényi divergences there) of a whole composition, either order of the neighbours. Unit, relation: the composition's."""
+    """(orders, Rényi divergences there) of a whole composition, either order of the neighbours.
+    Unit, relation: the composition's.
+    """
     c = composition
     if c.mechanism == "pure":
         if c.rounds:

@@ -1,9 +1,11 @@
 """How the norm of an update is bounded by C: clip or normalise.
 
-After either, one client moves the sum by at most C (add_remove_one, as zero-out) or 2C (replace_one), up to the rounding of each entry.
-So norms are summed in the widest format: in float32 that of a hundred million numbers comes out 1 % too small, or 40 % if they are chosen.
+After either, one client moves the sum by at most C (add_remove_one, as zero-out) or 2C
+(replace_one), up to the rounding of each entry. So norms are summed in the widest format: in
+float32 that of a hundred million numbers comes out 1 % too small, or 40 % if they are chosen.
 
-An update with a NaN or an infinity in it has no length. It counts as zero, so that no client's data decide how a run ends.
+An update with a NaN or an infinity in it has no length. It counts as zero, so that no client's data
+decide how a run ends.
 """
 
 from __future__ import annotations
@@ -16,7 +18,9 @@ from torch import Tensor
 
 from dpfl_bench.problems.problem import lengths
 
-NEGLIGIBLE = 1e-25  # a smaller scale becomes 0: times a weight, or as one of float32's last numbers, it would be rounded by half and more
+# a smaller scale becomes 0: times a weight, or as one of float32's last numbers, it would be
+# rounded by half and more
+NEGLIGIBLE = 1e-25
 
 
 class Bounded(NamedTuple):
@@ -26,7 +30,9 @@ class Bounded(NamedTuple):
 
 
 def scales(norms: Tensor, bound: float | Tensor) -> Tensor:
-    """min(1, C / norm), and 0 where that is negligible or the norm is not finite. The one guard of both doors."""
+    """min(1, C / norm), and 0 where that is negligible or the norm is not finite. The one guard of
+    both doors.
+    """
     found = bound / norms.clamp(min=bound)  # 1 where norm <= C, without dividing by zero
     return found.where(found > NEGLIGIBLE, 0)
 
@@ -58,7 +64,9 @@ def clip(updates: Tensor, bound: float) -> Bounded:
 
 
 def normalise(updates: Tensor, bound: float) -> Bounded:
-    """C u / ||u|| for each row u; a zero row, where the paper's norm(0) is undefined, becomes C (1, ..., 1) / sqrt(d). updates: (c, d)."""
+    """C u / ||u|| for each row u; a zero row, where the paper's norm(0) is undefined, becomes C (1,
+    ..., 1) / sqrt(d). updates: (c, d).
+    """
     rows, norms, blanked = measured(updates)
     zero = (rows == 0).all(dim=1, keepdim=True)  # not norms == 0: the norm of a tiny update underflows
     scaled = _by_largest(rows)[0].where(~zero, rows.new_ones(()))
@@ -66,7 +74,9 @@ def normalise(updates: Tensor, bound: float) -> Bounded:
 
 
 def _by_largest(rows: Tensor) -> tuple[Tensor, Tensor]:
-    """Rows divided by their largest entry, whose norms neither under- nor overflow, and these entries, (c, 1)."""
+    """Rows divided by their largest entry, whose norms neither under- nor overflow, and these
+    entries, (c, 1).
+    """
     largest = rows.abs().amax(dim=1, keepdim=True)
     return rows / largest.where(largest > 0, 1), largest
 

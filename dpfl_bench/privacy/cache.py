@@ -16,9 +16,11 @@ CACHE_VERSION = 3  # bump when a change moves any calibrated noise
 
 
 def cached(question: dict[str, object], answer: Callable[[], float]) -> float:
-    """The positive number that answers a question; a missing, broken or unwritable entry costs time, never a result.
+    """The positive number that answers a question; a missing, broken or unwritable entry costs
+    time, never a result.
 
-    A checksum tells a rotten entry. It tells no forged one: whoever can write here can write any number, so who uses an answer checks it.
+    A checksum tells a rotten entry. It tells no forged one: whoever can write here can write any
+    number, so who uses an answer checks it.
     """
     text = _text(question)
     path = _path(text)

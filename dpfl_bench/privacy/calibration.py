@@ -1,8 +1,8 @@
 """The noise that a budget asks for, the papers' formula for it, and the rounds that a noise allows.
 
-Unit, neighbouring relation and sampling are those of the `Releases` or `RecordReleases` (see `releases.py`). The noise multiplier is
-std / sensitivity of one release (pure: 1/eps_0). Everything errs on the private side: the epsilon of the noise returned never exceeds
-the target.
+Unit, neighbouring relation and sampling are those of the `Releases` or `RecordReleases` (see
+`releases.py`). The noise multiplier is std / sensitivity of one release (pure: 1/eps_0). Everything
+errs on the private side: the epsilon of the noise returned never exceeds the target.
 """
 
 from __future__ import annotations
@@ -67,12 +67,16 @@ def calibrate(
 
 
 def _spent(pairs: list[tuple[Composition, str]], noise: float, delta: float) -> float:
-    """Computed afresh: the run prints this eps too, and the accountants remember what they were asked last."""
+    """Computed afresh: the run prints this eps too, and the accountants remember what they were
+    asked last.
+    """
     return min(one(composition, noise, delta, name) for composition, name in pairs)
 
 
 def _solve(pairs: list[tuple[Composition, str]], eps: float, delta: float) -> float:
-    """The least noise over the (composition, accountant) pairs, each alone enough; then asked again of a second accountant."""
+    """The least noise over the (composition, accountant) pairs, each alone enough; then asked again
+    of a second accountant.
+    """
     least, winner = math.inf, pairs[0]
     for composition, name in pairs:
         if least < math.inf and one(composition, least, delta, name) > eps:
@@ -91,7 +95,9 @@ def _solve(pairs: list[tuple[Composition, str]], eps: float, delta: float) -> fl
 
 
 def _cross_check(composition: Composition, name: str, noise: float, delta: float) -> None:
-    """The looser accountant may not fall below the tighter, PLD must be as good as the closed form: raise if numbers say otherwise."""
+    """The looser accountant may not fall below the tighter, PLD must be as good as the closed form:
+    raise if numbers say otherwise.
+    """
     tight, *_, loosest = accountants_for(composition)
     loose = loosest if name == tight else name
     low, high = one(composition, noise, delta, tight), one(composition, noise, delta, loose)
@@ -122,7 +128,9 @@ def _first_guess(composition: Composition, mu: float, eps: float) -> float:
 
 
 def _search(spent: Callable[[float], float], eps: float, guess: float) -> float:
-    """Noise with _TIGHT eps <= spent(noise) <= eps for a decreasing `spent`: secant steps in logarithms, inside a bracket."""
+    """Noise with _TIGHT eps <= spent(noise) <= eps for a decreasing `spent`: secant steps in
+    logarithms, inside a bracket.
+    """
     low, high = (0.0, math.inf), (math.inf, 0.0)  # (noise, eps): too little noise, enough noise
     noise = guess
     for turn in range(80):
@@ -150,11 +158,12 @@ def _next_noise(low: tuple[float, float], high: tuple[float, float], eps: float,
 def formula_noise(
     v: float, clip: float, releases_count: int, eps: float, delta: float, rate: float = 1.0
 ) -> float:
-    """The papers' noise std, C sqrt(v n ln(1/delta)) rate / eps, for a stated constant v: nominal, not a guarantee.
+    """The papers' noise std, C sqrt(v n ln(1/delta)) rate / eps, for a stated constant v: nominal,
+    not a guarantee.
 
-    `balancing`, Lemma 1: each client's own noise, rate 1, n = the communications. `normalized`, Theorem 3 with q for v:
-    the noise on the cohort's sum, rate = r/n clients. Neither paper says v: the eps that such a run really has is
-    `accounting.epsilon`'s.
+    `balancing`, Lemma 1: each client's own noise, rate 1, n = the communications. `normalized`,
+    Theorem 3 with q for v: the noise on the cohort's sum, rate = r/n clients. Neither paper says v:
+    the eps that such a run really has is `accounting.epsilon`'s.
     """
     if not (v > 0 and clip > 0 and eps > 0 and 0 < delta < 1):
         raise PrivacyError(
@@ -166,7 +175,8 @@ def formula_noise(
 def implied(
     noise_multiplier: float, sensitivity_over_clip: float, n: int, rate: float, eps: float, delta: float
 ) -> dict[str, float]:
-    """The papers' constants that a noise amounts to: v = (std/C)^2 eps^2 / (n ln(1/delta)), q = v / rate^2 (`formula_noise`).
+    """The papers' constants that a noise amounts to: v = (std/C)^2 eps^2 / (n ln(1/delta)), q = v /
+    rate^2 (`formula_noise`).
 
     `sensitivity_over_clip`: 1 under add_remove_one, 2 under replace_one. n: releases.
     """
@@ -182,7 +192,9 @@ def max_rounds(
     accountant: str = "auto",
     limit: int = 10**7,
 ) -> int:
-    """The largest number of rounds, at most `limit`, with epsilon <= eps. `view_at(t)` is the view of the first t rounds."""
+    """The largest number of rounds, at most `limit`, with epsilon <= eps. `view_at(t)` is the view
+    of the first t rounds.
+    """
 
     def fits(rounds: int) -> bool:
         return any(
@@ -203,7 +215,9 @@ def max_rounds(
 
 
 def _rounds_of_a_gaussian(first: Composition, noise_multiplier: float, mu: float) -> float:
-    """Rounds that mu allows, were the round that `first` is of a Gaussian: exact for one, close for many small releases."""
+    """Rounds that mu allows, were the round that `first` is of a Gaussian: exact for one, close for
+    many small releases.
+    """
     z = first.joint(noise_multiplier) * (1 if first.mechanism == "pure" else first.scale)
     if not 0 < z < math.inf:
         return math.inf
@@ -213,7 +227,9 @@ def _rounds_of_a_gaussian(first: Composition, noise_multiplier: float, mu: float
 
 
 def _near(spent: Callable[[int], float], eps: float, guess: float, limit: int) -> int:
-    """A number of rounds that spends about eps: steps on log(eps) as a line in log(rounds), the slope of the last two."""
+    """A number of rounds that spends about eps: steps on log(eps) as a line in log(rounds), the
+    slope of the last two.
+    """
     rounds, slope, before = max(1, int(min(guess, limit))), 0.5, None
     for _ in range(8):
         now = spent(rounds)

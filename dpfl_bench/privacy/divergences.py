@@ -1,14 +1,18 @@
-"""The numerical accountants, PLD and RDP. Unit: client or record; noise multipliers: std / sensitivity (`accounting.py`).
+"""The numerical accountants, PLD and RDP. Unit: client or record; noise multipliers: std /
+sensitivity (`accounting.py`).
 
-The pair of distributions behind `fixed` (m of M clients without replacement, replace_one, rate q = m/M): whichever way the
-neighbours are ordered, delta(eps) of one release is at most q delta_G(log(1 + (e^eps - 1)/q)) for eps >= 0, delta_G being
-the unsampled Gaussian's (Balle, Barthe & Gaboardi 2018, Theorem 10), hence at most 1 - e^eps + e^eps delta(-eps) for
-eps < 0. A convex profile that bounds both orders belongs to a dominating pair, and dominating pairs compose adaptively (Zhu,
-Dong & Wang 2022, Theorem 10). It halves RDP's eps.
+The pair of distributions behind `fixed` (m of M clients without replacement, replace_one, rate q =
+m/M): whichever way the neighbours are ordered, delta(eps) of one release is at most q delta_G(log(1
++ (e^eps - 1)/q)) for eps >= 0, delta_G being the unsampled Gaussian's (Balle, Barthe & Gaboardi
+2018, Theorem 10), hence at most 1 - e^eps + e^eps delta(-eps) for eps < 0. A convex profile that
+bounds both orders belongs to a dominating pair, and dominating pairs compose adaptively (Zhu, Dong
+& Wang 2022, Theorem 10). It halves RDP's eps.
 
-A participation's round (`releases.Composition`): the observer sees the coin, which is the same between neighbours, and after it k releases
-or none. So the privacy loss of the round is 0 with probability 1 - share and that of k releases with probability share: its distribution
-is the mixture (1 - share) delta_0 + share PLD^k, for either order of the neighbours. Independent of the past, it composes adaptively.
+A participation's round (`releases.Composition`): the observer sees the coin, which is the same
+between neighbours, and after it k releases or none. So the privacy loss of the round is 0 with
+probability 1 - share and that of k releases with probability share: its distribution is the mixture
+(1 - share) delta_0 + share PLD^k, for either order of the neighbours. Independent of the past, it
+composes adaptively.
 
 dp_accounting takes a second to import, so it is imported in here only when asked for.
 """
@@ -38,10 +42,12 @@ _CUT = 1e-15  # probability beyond the window that a participation's losses are 
 
 
 def pld_epsilon(mechanism: str, rate: float, z: float, times: int, delta: float) -> float:
-    """Eps by privacy loss distributions, pessimistic; inf where a grid cannot hold it (use rdp there).
+    """Eps by privacy loss distributions, pessimistic; inf where a grid cannot hold it (use rdp
+    there).
 
-    gaussian: either relation, no sampling. poisson: add_remove_one, both directions. fixed: replace_one, without replacement.
-    Rounding inside its FFT was seen to move delta by 2e-14, to the unsafe side too: delta is lowered by far more than that.
+    gaussian: either relation, no sampling. poisson: add_remove_one, both directions. fixed:
+    replace_one, without replacement. Rounding inside its FFT was seen to move delta by 2e-14, to
+    the unsafe side too: delta is lowered by far more than that.
     """
     sure = delta - 1e-12 - 1e-15 * times
     if 0.5 / z**2 + 10 / z > 500 or times > 10**6 or sure <= 0:
@@ -50,7 +56,9 @@ def pld_epsilon(mechanism: str, rate: float, z: float, times: int, delta: float)
 
 
 def _interval(rate: float, z: float, times: int) -> float:
-    """The grid's step, a power of 2: a 64th of one release's standard deviation, unless that takes too many cells."""
+    """The grid's step, a power of 2: a 64th of one release's standard deviation, unless that takes
+    too many cells.
+    """
     deviation = rate * math.sqrt(math.expm1(min(1 / z**2, 30.0)))
     mean = min(deviation**2, rate / z**2) / 2 + 1e-12
     spread = times * mean + 20 * math.sqrt(times) * min(deviation, 10 / z)
@@ -59,7 +67,9 @@ def _interval(rate: float, z: float, times: int) -> float:
 
 
 def _tail(rate: float, z: float) -> float:
-    """The privacy loss that one release exceeds with a probability below 1e-23 (ten standard deviations)."""
+    """The privacy loss that one release exceeds with a probability below 1e-23 (ten standard
+    deviations).
+    """
     loss = 0.5 / z**2 + 10 / z
     if loss < 30:
         return math.log1p(rate * math.expm1(loss))
@@ -95,13 +105,17 @@ def _profile_without_replacement(eps: Any, rate: float, z: float) -> Any:
 
 
 def _delta_present(eps: Any, rate: float, z: float) -> Any:
-    """delta at each eps >= 0 of one sampled release, the first of the pair being the one that may hold the unit: (n,)."""
+    """delta at each eps >= 0 of one sampled release, the first of the pair being the one that may
+    hold the unit: (n,).
+    """
     inner = np.where(eps < 30, np.log1p(np.expm1(np.minimum(eps, 30)) / rate), eps - math.log(rate))
     return rate * _delta_unsampled(inner, z)
 
 
 def _delta_absent(eps: Any, rate: float, z: float) -> Any:
-    """The same with the neighbours in the other order, under poisson: its loss is below log(1/(1 - rate)). (n,)."""
+    """The same with the neighbours in the other order, under poisson: its loss is below log(1/(1 -
+    rate)). (n,).
+    """
     inner = 1 + np.expm1(-eps) / rate
     within = inner > 0
     return np.where(
@@ -123,10 +137,12 @@ def _delta_unsampled(eps: Any, z: float) -> Any:
 def participation_pld_epsilon(
     mechanism: str, rate: float, z: float, share: float, rounds: Rounds, delta: float
 ) -> float:
-    """Eps of a participation by privacy loss distributions, pessimistic; inf where a grid cannot hold it (use rdp there).
+    """Eps of a participation by privacy loss distributions, pessimistic; inf where a grid cannot
+    hold it (use rdp there).
 
-    gaussian: either relation, no sampling of records. poisson: add_remove_one, both directions. fixed: replace_one, without
-    replacement. Rounding inside the FFT was seen to move delta by 2.5e-16 for every expected release: delta is lowered by far more.
+    gaussian: either relation, no sampling of records. poisson: add_remove_one, both directions.
+    fixed: replace_one, without replacement. Rounding inside the FFT was seen to move delta by
+    2.5e-16 for every expected release: delta is lowered by far more.
     """
     counts: Counter[int] = Counter()
     for k, count in rounds:
@@ -145,7 +161,9 @@ def participation_pld_epsilon(
 
 @lru_cache(maxsize=512)
 def _participation(order: str, rate: float, z: float, share: float, counts: Rounds, delta: float) -> float:
-    """The rounds' mixtures are multiplied in Fourier space, on a window that holds all but _CUT of the composed losses."""
+    """The rounds' mixtures are multiplied in Fourier space, on a window that holds all but _CUT of
+    the composed losses.
+    """
     (losses, pmf, lost), step, start, cells = _grid(order, rate, z, share, counts)
     where = np.round(losses / step).astype(np.int64) % cells
     release = np.fft.rfft(np.bincount(where, pmf, cells))
@@ -164,8 +182,10 @@ def _participation(order: str, rate: float, z: float, share: float, counts: Roun
 def _grid(
     order: str, rate: float, z: float, share: float, counts: Rounds
 ) -> tuple[tuple[Any, Any, float], float, int, int]:
-    """(losses of one release, their grid's step, the window's first cell, its cells): a 256th of the release's standard deviation,
-    half or a quarter of that where it spares cells, less where there would be too many."""
+    """(losses of one release, their grid's step, the window's first cell, its cells): a 256th of
+    the release's standard deviation, half or a quarter of that where it spares cells, less where
+    there would be too many.
+    """
     deviation = rate * math.sqrt(math.expm1(min(1 / z**2, 30.0)))
     step = 2.0 ** math.floor(math.log2(max(min(1e-3, deviation / 256), _tail(rate, z) / _CELLS)))
     while True:
@@ -179,10 +199,12 @@ def _grid(
 
 @lru_cache(maxsize=8)
 def _release(order: str, rate: float, z: float, step: float) -> tuple[Any, Any, float]:
-    """(losses, probabilities, probability of an infinite loss) of one release, by connecting the dots: pessimistic at every eps.
+    """(losses, probabilities, probability of an infinite loss) of one release, by connecting the
+    dots: pessimistic at every eps.
 
-    Negative losses are those of the other order of the pair, times e^loss: nothing cancels there. Replaces what lies between two
-    points of the grid by these points, so that both distributions keep their mass.
+    Negative losses are those of the other order of the pair, times e^loss: nothing cancels there.
+    Replaces what lies between two points of the grid by these points, so that both distributions
+    keep their mass.
     """
     eps = np.arange(math.ceil(_tail(rate, z) / step) + 1) * step
     profile = {"present": (_delta_present, _delta_absent), "absent": (_delta_absent, _delta_present)}
@@ -193,14 +215,18 @@ def _release(order: str, rate: float, z: float, step: float) -> tuple[Any, Any, 
 
 
 def _dots(deltas: Any, step: float) -> Any:
-    """Probabilities of the losses step, 2 step, ... from delta at eps = 0, step, 2 step, ...: (n + 1,) -> (n,)."""
+    """Probabilities of the losses step, 2 step, ... from delta at eps = 0, step, 2 step, ...: (n +
+    1,) -> (n,).
+    """
     slopes = np.diff(np.minimum.accumulate(deltas))
     inside = (slopes[1:] - slopes[:-1] * math.exp(step)) / math.expm1(step)
     return np.maximum(np.append(inside, slopes[-1] / math.expm1(-step)), 0)
 
 
 def _window(losses: Any, pmf: Any, share: float, counts: Rounds) -> tuple[float, float]:
-    """Ends of what the composed loss leaves with a probability of at most _CUT on either side (Chernoff)."""
+    """Ends of what the composed loss leaves with a probability of at most _CUT on either side
+    (Chernoff).
+    """
     mean = float(losses @ pmf)
     variance = float((losses - mean) ** 2 @ pmf)
     spread = math.sqrt(
@@ -220,7 +246,9 @@ def _window(losses: Any, pmf: Any, share: float, counts: Rounds) -> tuple[float,
 
 
 def _eps_of_losses(losses: Any, probabilities: Any, infinite: float, delta: float) -> float:
-    """The smallest eps >= 0 with delta(eps) = infinite + sum of (1 - e^(eps - loss))_+ <= delta, of ascending losses."""
+    """The smallest eps >= 0 with delta(eps) = infinite + sum of (1 - e^(eps - loss))_+ <= delta, of
+    ascending losses.
+    """
     if infinite > delta:
         return math.inf
     losses, probabilities = losses[losses > 0][::-1], np.maximum(probabilities[losses > 0], 0)[::-1]
@@ -238,10 +266,11 @@ def _eps_of_losses(losses: Any, probabilities: Any, infinite: float, delta: floa
 
 
 def pure_epsilon(pure: float, times: int, delta: float) -> float:
-    """Eps of `times` adaptive releases that are pure `pure`-DP each, either relation: the optimal composition theorem.
+    """Eps of `times` adaptive releases that are pure `pure`-DP each, either relation: the optimal
+    composition theorem.
 
-    Kairouz, Oh & Viswanath 2015: none is worse than randomised response, whose losses are +pure and -pure. Exact, rounded up by
-    1e-9 of itself, and never above times * pure.
+    Kairouz, Oh & Viswanath 2015: none is worse than randomised response, whose losses are +pure and
+    -pure. Exact, rounded up by 1e-9 of itself, and never above times * pure.
     """
     heads = np.arange(times // 2 + 1)
     log_counts = np.append(
@@ -253,9 +282,11 @@ def pure_epsilon(pure: float, times: int, delta: float) -> float:
 
 
 def participation_pure_epsilon(pure: float, share: float, rounds: Rounds, delta: float) -> float:
-    """Eps of a participation whose releases are pure `pure`-DP each, either relation, rounded up; basic composition where it is too long.
+    """Eps of a participation whose releases are pure `pure`-DP each, either relation, rounded up;
+    basic composition where it is too long.
 
-    As in `pure_epsilon` none is worse than randomised response, whose losses are +pure and -pure: their sums are whole multiples.
+    As in `pure_epsilon` none is worse than randomised response, whose losses are +pure and -pure:
+    their sums are whole multiples.
     """
     most = sum(k * count for k, count in rounds)
     sure = delta - 1e-12
@@ -322,7 +353,9 @@ def mixed_rdp(orders: Any, curve: Any, share: float, rounds: Rounds) -> tuple[An
 def sampled_rdp(
     mechanism: str, rate: float, population: int, sample: int, z: float, times: int
 ) -> tuple[Any, Any]:
-    """(orders, Rényi divergences). poisson: add_remove_one. fixed: replace_one, without replacement."""
+    """(orders, Rényi divergences). poisson: add_remove_one. fixed: replace_one, without
+    replacement.
+    """
     orders, curve = _rdp(mechanism, rate, population, sample, z)
     return orders, times * curve
 
@@ -333,10 +366,12 @@ def gaussian_rdp(mu: float) -> tuple[Any, Any]:
 
 
 def pure_rdp(pure: float, times: int) -> tuple[Any, Any]:
-    """(orders, Rényi divergences) of `times` adaptive releases that are pure `pure`-DP each, either relation.
+    """(orders, Rényi divergences) of `times` adaptive releases that are pure `pure`-DP each, either
+    relation.
 
-    Every pair that is pure-DP is a post-processing of randomised response (Kairouz, Oh & Viswanath 2015), and post-processing lowers
-    no divergence: exp((a - 1) D_a) is at most (e^(a pure) + e^((1 - a) pure)) / (1 + e^pure), with equality for randomised response.
+    Every pair that is pure-DP is a post-processing of randomised response (Kairouz, Oh & Viswanath
+    2015), and post-processing lowers no divergence: exp((a - 1) D_a) is at most (e^(a pure) + e^((1
+    - a) pure)) / (1 + e^pure), with equality for randomised response.
     """
     excess = CLOSED_ORDERS - 1
     logs = np.logaddexp(CLOSED_ORDERS * pure, -excess * pure) - np.logaddexp(0, pure)
@@ -378,7 +413,9 @@ def _rdp(mechanism: str, rate: float, population: int, sample: int, z: float) ->
 
 
 def gaussian_rdp_epsilon(mu: float, delta: float) -> float:
-    """Eps of an unsampled Gaussian by RDP, alpha mu^2/2 at order alpha (either relation), over real orders; imports nothing."""
+    """Eps of an unsampled Gaussian by RDP, alpha mu^2/2 at order alpha (either relation), over real
+    orders; imports nothing.
+    """
     if delta**2 > -math.expm1(-mu * mu / 2):  # total variation <= sqrt(1 - exp(-KL))
         return 0.0
     centre = math.sqrt(2 * math.log(1 / delta)) / mu  # the best order - 1, up to a factor
@@ -387,5 +424,7 @@ def gaussian_rdp_epsilon(mu: float, delta: float) -> float:
 
 
 def _converted(divergence: float, excess: float, delta: float) -> float:
-    """Eps from a Rényi divergence of order 1 + excess (Canonne, Kamath & Steinke 2020, Proposition 12)."""
+    """Eps from a Rényi divergence of order 1 + excess (Canonne, Kamath & Steinke 2020, Proposition
+    12).
+    """
     return divergence + math.log(excess / (1 + excess)) - (math.log(delta) + math.log1p(excess)) / excess

@@ -16,8 +16,8 @@ class OverspentError(RuntimeError):
 class Ledger:
     """Releases of one seed so far.
 
-    `taken[i]`: how often client i's noised message went out (client level), or how many noised gradients it made (record level).
-    `sums`: how often each further sum went out with the messages.
+    `taken[i]`: how often client i's noised message went out (client level), or how many noised
+    gradients it made (record level). `sums`: how often each further sum went out with the messages.
     """
 
     clients: int
@@ -41,7 +41,8 @@ class Ledger:
         self.rounds += 1
 
     def verify(self, planned: np.ndarray, rounds: int, sums: Collection[str] = ()) -> None:
-        """Raise unless the doors recorded exactly what the schedule planned so far, so that the plan is the ledger.
+        """Raise unless the doors recorded exactly what the schedule planned so far, so that the
+        plan is the ledger.
 
         planned: releases per client. sums: the names of a round's further sums.
         """

@@ -1,9 +1,12 @@
-"""The noise that makes a release private. Each client draws from its own stream, so no two clients, rounds or seeds share noise.
+"""The noise that makes a release private. Each client draws from its own stream, so no two clients,
+rounds or seeds share noise.
 
-Noise is drawn in the format of what it is added to (`dtype`): a float64 sum less the right update would else be a float32 number, and no
-other candidate's would. What a format's last bits still tell is `lattice.py`'s matter.
+Noise is drawn in the format of what it is added to (`dtype`): a float64 sum less the right update
+would else be a float32 number, and no other candidate's would. What a format's last bits still tell
+is `lattice.py`'s matter.
 
-Simulation noise: Philox is statistically sound but not cryptographic; a deployment needs a secure generator.
+Simulation noise: Philox is statistically sound but not cryptographic; a deployment needs a secure
+generator.
 """
 
 from __future__ import annotations
@@ -44,7 +47,9 @@ def privunit_streams(seed: int, round: int, clients: Iterable[int]) -> list[np.r
 
 
 def server_scalar(seed: int, round: int, what: str, std: float) -> float:
-    """N(0, std^2) on one number of a round's sum, e.g. its squared norms. Shares of it would add up to the same."""
+    """N(0, std^2) on one number of a round's sum, e.g. its squared norms. Shares of it would add up
+    to the same.
+    """
     return std * float(rng.generator(seed, what, round).standard_normal())
 
 
@@ -60,7 +65,8 @@ class RecordGaussian:
 
 
 def normals(streams: Sequence[np.random.Generator], dimension: int, dtype: Format) -> np.ndarray:
-    """N(0, I) from each stream: (c, dimension). By Box and Muller's method, whose functions numpy computes many at a time: in float32 a
+    """N(0, I) from each stream: (c, dimension). By Box and Muller's method, whose functions numpy
+    computes many at a time: in float32 a
 
     third of the time that its own normal numbers take.
     """
@@ -74,7 +80,9 @@ def normals(streams: Sequence[np.random.Generator], dimension: int, dtype: Forma
 
 
 def _draw(streams: Sequence[np.random.Generator], out: np.ndarray) -> None:
-    """r cos a and r sin a, with r^2 / 2 exponential and a uniform. 64 bits for a radius: it ends at 9.4, where no delta can see it."""
+    """r cos a and r sin a, with r^2 / 2 exponential and a uniform. 64 bits for a radius: it ends at
+    9.4, where no delta can see it.
+    """
     pairs, left = (out.shape[1] + 1) // 2, out.shape[1] // 2
     words = [stream.bit_generator.random_raw(pairs + (pairs + 1) // 2) for stream in streams]
     bits = np.stack(words) if len(words) > 1 else words[0][None]
@@ -92,7 +100,9 @@ def _draw(streams: Sequence[np.random.Generator], out: np.ndarray) -> None:
 
 
 def _draw_wide(streams: Sequence[np.random.Generator], out: np.ndarray) -> None:
-    """The same numbers in float64: the angles' 32 bits are followed by 32 more, so that a run in either format has the same noise."""
+    """The same numbers in float64: the angles' 32 bits are followed by 32 more, so that a run in
+    either format has the same noise.
+    """
     pairs, left = (out.shape[1] + 1) // 2, out.shape[1] // 2
     more = np.stack([_further(stream, (pairs + 1) // 2) for stream in streams])
     bits = np.stack([stream.bit_generator.random_raw(pairs + (pairs + 1) // 2) for stream in streams])
@@ -111,9 +121,11 @@ def _draw_wide(streams: Sequence[np.random.Generator], out: np.ndarray) -> None:
 
 
 def _further(stream: np.random.Generator, count: int) -> np.ndarray:
-    """Words of the same stream 2^128 further on, which nobody else reads: a draw takes more words than these, and so the next ones' begin
+    """Words of the same stream 2^128 further on, which nobody else reads: a draw takes more words
+    than these, and so the next ones' begin
 
-    behind them. The jump forgets where in a block of four the stream is, hence the words that are left out.
+    behind them. The jump forgets where in a block of four the stream is, hence the words that are
+    left out.
     """
     bits = cast(np.random.Philox, stream.bit_generator)
     place: int = bits.state["buffer_pos"]

@@ -1,12 +1,15 @@
-"""PrivUnit (Bhowmick et al. 2018; Asi et al. 2022) and ScalarDP: a client's update, made private by itself (`fedexp`, appendix D).
+"""PrivUnit (Bhowmick et al. 2018; Asi et al. 2022) and ScalarDP: a client's update, made private by
+itself (`fedexp`, appendix D).
 
-The norm goes through ScalarDP and the direction through PrivUnit, with randomness of their own; the message is r_hat z, and E[r_hat z] is
-the update. Unit: client, one whole update; replace_one: any two updates of norm at most `clip`; local, pure DP (delta = 0), no sampling;
-k releases of the same client add up to k eps.
+The norm goes through ScalarDP and the direction through PrivUnit, with randomness of their own; the
+message is r_hat z, and E[r_hat z] is the update. Unit: client, one whole update; replace_one: any
+two updates of norm at most `clip`; local, pure DP (delta = 0), no sampling; k releases of the same
+client add up to k eps.
 
-Deviations from the print: the cap is drawn with probability p, not gamma (a misprint: the estimate would be biased), k = ceil(e^(eps2/3)),
-not e^ceil(eps2/3) (as in the source and in the proof of Lemma D.4), and an update of 0, which has no direction, is given a uniform one,
-as is one that is not finite and counts as 0.
+Deviations from the print: the cap is drawn with probability p, not gamma (a misprint: the estimate
+would be biased), k = ceil(e^(eps2/3)), not e^ceil(eps2/3) (as in the source and in the proof of
+Lemma D.4), and an update of 0, which has no direction, is given a uniform one, as is one that is
+not finite and counts as 0.
 
 For simulation: neither Philox nor float64 is fit for a deployment.
 """
@@ -45,7 +48,9 @@ def _check_dimension(dimension: int) -> None:
 
 @dataclass(frozen=True)
 class ScalarDP:
-    """r in [0, clip] -> r_hat = a (J_hat - b), J_hat in {0, ..., k}: E[r_hat] = r, and pure eps-DP between any two r, exactly."""
+    """r in [0, clip] -> r_hat = a (J_hat - b), J_hat in {0, ..., k}: E[r_hat] = r, and pure eps-DP
+    between any two r, exactly.
+    """
 
     eps: float
     clip: float
@@ -99,7 +104,9 @@ class ScalarDP:
         return nearest
 
     def check_recoverable(self) -> None:
-        """Refuse an eps at which two values differ in nothing but the sign, within what float32 can tell."""
+        """Refuse an eps at which two values differ in nothing but the sign, within what float32 can
+        tell.
+        """
         sum_of_two = round(2 * self.b)  # j + j' of values a (j - b) = -a (j' - b)
         if sum_of_two >= 1 and abs(2 * self.b - sum_of_two) < 1e-5:
             raise ValueError(
@@ -115,7 +122,9 @@ class ScalarDP:
 
 @dataclass(frozen=True)
 class PrivUnit:
-    """Algorithms 3 and 4. One release is pure `release_eps`-DP <= eps0 + eps1 + eps2 (unit and neighbours: above)."""
+    """Algorithms 3 and 4. One release is pure `release_eps`-DP <= eps0 + eps1 + eps2 (unit and
+    neighbours: above).
+    """
 
     eps0: float  # which side of the cap
     eps1: float  # how large the cap is
@@ -152,7 +161,9 @@ class PrivUnit:
 
     @cached_property
     def cap(self) -> float:
-        """P(<v, u> >= gamma) of a uniform direction v: by the belt or by the tail, whichever loses nothing."""
+        """P(<v, u> >= gamma) of a uniform direction v: by the belt or by the tail, whichever loses
+        nothing.
+        """
         from scipy.special import betainc
 
         alpha = (self.dimension - 1) / 2
@@ -173,11 +184,14 @@ class PrivUnit:
 
     @cached_property
     def release_eps(self) -> float:
-        """The exact eps of one release: the log of the direction's largest likelihood ratio, plus eps2."""
+        """The exact eps of one release: the log of the direction's largest likelihood ratio, plus
+        eps2.
+        """
         return self.eps0 + math.log1p(-self.cap) - math.log(self.cap) + self.eps2
 
     def randomise(self, updates: np.ndarray, rngs: Sequence[np.random.Generator]) -> np.ndarray:
-        """updates: (c, d), norms above clip are clamped; rngs: one per client -> messages, (c, d), float64.
+        """updates: (c, d), norms above clip are clamped; rngs: one per client -> messages, (c, d),
+        float64.
 
         An update with a NaN or an infinity in it counts as 0.
         """
@@ -201,7 +215,8 @@ class PrivUnit:
     def heights(self, sides: np.ndarray, draws: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """t = <v, u> and sqrt(1 - t^2), (c,) both, from uniforms on [0, 1), (c,) both.
 
-        P(T > t) is uniform on [0, P(cap)] or on the rest of [0, 1]; it is inverted from the smaller of the two tails.
+        P(T > t) is uniform on [0, P(cap)] or on the rest of [0, 1]; it is inverted from the smaller
+        of the two tails.
         """
         from scipy.special import betaincinv
 
@@ -217,14 +232,18 @@ class PrivUnit:
         self.scalar.check_recoverable()
 
     def square_norms(self, messages: np.ndarray) -> np.ndarray:
-        """s_hat of Algorithm 5 from messages alone, (c, d) -> (c,): E[s_hat] <= |update|^2. Post-processing, at no further eps."""
+        """s_hat of Algorithm 5 from messages alone, (c, d) -> (c,): E[s_hat] <= |update|^2.
+        Post-processing, at no further eps.
+        """
         self.check_norms_recoverable()
         sizes = self.m * np.array([_norm(np.asarray(row, dtype=np.float64)) for row in messages])
         return self.scalar.square(self.scalar.recover(sizes))
 
 
 def equal_split(release_eps: float, dimension: int) -> float:
-    """The largest eps0 = eps1 = eps2 whose exact `release_eps` is at most the given one, by bisection from the private side."""
+    """The largest eps0 = eps1 = eps2 whose exact `release_eps` is at most the given one, by
+    bisection from the private side.
+    """
     _check_dimension(dimension)
     if not 0 < release_eps <= 2 * _LARGEST_EPS:
         raise ValueError(
@@ -270,7 +289,8 @@ def _norm(row: np.ndarray) -> float:
 
 
 def _normalise(row: np.ndarray) -> float:
-    """Divide (d,) by its norm, in place, and return the norm; dividing by the largest entry first, nothing over- or underflows.
+    """Divide (d,) by its norm, in place, and return the norm; dividing by the largest entry first,
+    nothing over- or underflows.
 
     What is not finite becomes 0.
     """

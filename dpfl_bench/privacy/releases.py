@@ -1,22 +1,25 @@
 """What a run releases, and what each observer gets to see of it: the accountant's only input.
 
-`Releases`: the unit is one client's whole contribution to one cohort's sum, bounded to norm C. Neighbouring federations differ
-in one client:
+`Releases`: the unit is one client's whole contribution to one cohort's sum, bounded to norm C.
+Neighbouring federations differ in one client:
 
 - `replace_one`: its data are replaced by any other data, so a sum moves by at most 2C.
-- `add_remove_one` means zero-out: the client is present or contributes a zero update, so a sum moves by at most C. The
-  public cohort size, the divisor and the noise (the absent client's share included) stay as they are. They must: with
-  shares sized by the number of clients that are really there, the noise variance itself would differ between neighbours,
-  and that alone leaks about d/(4 m^2) nats per release of dimension d.
+- `add_remove_one` means zero-out: the client is present or contributes a zero update, so a sum
+  moves by at most C. The public cohort size, the divisor and the noise (the absent client's share
+  included) stay as they are. They must: with shares sized by the number of clients that are really
+  there, the noise variance itself would differ between neighbours, and that alone leaks about d/(4
+  m^2) nats per release of dimension d.
 
-`RecordReleases`: the unit is one record of one client (of every client that holds it, where partitions overlap), its gradient
-bounded to norm C. The same two relations; record counts and divisors are public and stay as they are.
+`RecordReleases`: the unit is one record of one client (of every client that holds it, where
+partitions overlap), its gradient bounded to norm C. The same two relations; record counts and
+divisors are public and stay as they are.
 
-The noise multiplier is std / sensitivity: sensitivity 2C under replace_one, C under add_remove_one; for the mean over a lot,
-2C/b under replace_one (b records) and C/(rate R) under add_remove_one (R records of the smallest client). Under local trust std
-is each client's own noise; under secagg and central it is the noise on the cohort's sum (a share is 1/sqrt(m) of it, m = the
-realised cohort); at record level it is each client's own noise on its gradient. Under mechanism=pure it means 1/eps_0.
-Cohorts are drawn independently in every round, never from data.
+The noise multiplier is std / sensitivity: sensitivity 2C under replace_one, C under add_remove_one;
+for the mean over a lot, 2C/b under replace_one (b records) and C/(rate R) under add_remove_one (R
+records of the smallest client). Under local trust std is each client's own noise; under secagg and
+central it is the noise on the cohort's sum (a share is 1/sqrt(m) of it, m = the realised cohort);
+at record level it is each client's own noise on its gradient. Under mechanism=pure it means
+1/eps_0. Cohorts are drawn independently in every round, never from data.
 """
 
 from __future__ import annotations
@@ -48,7 +51,9 @@ def _known(**named: tuple[object, tuple[str, ...]]) -> None:
 
 @dataclass(frozen=True)
 class Companion:
-    """A further Gaussian release that goes with each main one; its noise multiplier is value * z ("times") or value * z^2 ("squared")."""
+    """A further Gaussian release that goes with each main one; its noise multiplier is value * z
+    ("times") or value * z^2 ("squared").
+    """
 
     name: str
     kind: Literal["times", "squared"]
@@ -67,17 +72,19 @@ class Companion:
 
 @dataclass(frozen=True)
 class Releases:
-    """Everything about what one run releases that an accountant needs; it never depends on data. Unit: one client.
+    """Everything about what one run releases that an accountant needs; it never depends on data.
+    Unit: one client.
 
-    `sums_only`: whatever follows a release (the server's step, the clients' memories) is a function of the cohorts' sums
-    and of each client's own data alone. It is False where clients remember their own noise (ScaffNew's shifts, SCAFFOLD's
-    controls made of noisy messages) and for FedEXP's mean of squared norms under local trust: single messages then show
-    through later sums, so nobody is bounded by what one sum hides.
-    `memoryless`: clients keep nothing between rounds. Otherwise what a client does tells in which rounds it took part
-    before, its coins are no longer fresh and secret, and sampling clients amplifies nothing.
-    `companions`: further Gaussian releases of every round, of the same cohort (see `Composition.joint`).
-    `colluding`: clients that pool what they know with the observer (secagg: they take their shares out of the sum).
-    `mechanism`: pure is PrivUnit and its like, eps_0-DP for every message in either relation; local trust only.
+    `sums_only`: whatever follows a release (the server's step, the clients' memories) is a function
+    of the cohorts' sums and of each client's own data alone. It is False where clients remember
+    their own noise (ScaffNew's shifts, SCAFFOLD's controls made of noisy messages) and for FedEXP's
+    mean of squared norms under local trust: single messages then show through later sums, so nobody
+    is bounded by what one sum hides. `memoryless`: clients keep nothing between rounds. Otherwise
+    what a client does tells in which rounds it took part before, its coins are no longer fresh and
+    secret, and sampling clients amplifies nothing. `companions`: further Gaussian releases of every
+    round, of the same cohort (see `Composition.joint`). `colluding`: clients that pool what they
+    know with the observer (secagg: they take their shares out of the sum). `mechanism`: pure is
+    PrivUnit and its like, eps_0-DP for every message in either relation; local trust only.
     """
 
     rounds: int  # releases of the cohort
@@ -106,7 +113,9 @@ class Releases:
         self._check_colluding()
 
     def after(self, rounds: int, worst: int) -> Releases:
-        """The same run cut (or prolonged) to `rounds` rounds, the most frequent client in `worst` of them."""
+        """The same run cut (or prolonged) to `rounds` rounds, the most frequent client in `worst`
+        of them.
+        """
         return dataclasses.replace(self, rounds=rounds, worst=worst)
 
     def _check_counts(self) -> None:
@@ -158,8 +167,9 @@ class Releases:
 class RecordReleases:
     """What one run's noised gradients release; it never depends on data. Unit: one record.
 
-    Every client adds full noise to every gradient, so whom one trusts plays no role; what clients send and remember, and what the
-    server makes of it, only processes these gradients. Every gradient draws its own lot, which stays the client's secret.
+    Every client adds full noise to every gradient, so whom one trusts plays no role; what clients
+    send and remember, and what the server makes of it, only processes these gradients. Every
+    gradient draws its own lot, which stays the client's secret.
     """
 
     rounds: Rounds  # of the whole run; of several seeds that differ, at least as many gradients as any
@@ -216,7 +226,9 @@ class RecordReleases:
         return sum(k * count for k, count in self.rounds)
 
     def after(self, rounds_done: int, worst: int) -> RecordReleases:
-        """The first `rounds_done` rounds of the run, with `worst` noised gradients of the most exposed record's clients."""
+        """The first `rounds_done` rounds of the run, with `worst` noised gradients of the most
+        exposed record's clients.
+        """
         planned = sum(count for _, count in self.rounds)
         if not 0 <= rounds_done <= planned:
             raise PrivacyError(
@@ -231,14 +243,16 @@ class RecordReleases:
 
 @dataclass(frozen=True)
 class Composition:
-    """`times` adaptive releases of one mechanism; `scale` multiplies their noise. Unit, relation: those of what it is a view of.
+    """`times` adaptive releases of one mechanism; `scale` multiplies their noise. Unit, relation:
+    those of what it is a view of.
 
-    gaussian: no sampling, either neighbouring relation. poisson: sampled at `rate`, add_remove_one. fixed: `sample` of `population`
-    without replacement, replace_one. pure: eps_0-DP each, whatever the sampling; the noise multiplier is 1/eps_0, `scale` and
-    `companions` do not touch it.
+    gaussian: no sampling, either neighbouring relation. poisson: sampled at `rate`, add_remove_one.
+    fixed: `sample` of `population` without replacement, replace_one. pure: eps_0-DP each, whatever
+    the sampling; the noise multiplier is 1/eps_0, `scale` and `companions` do not touch it.
 
-    With `rounds` it is a *participation*: in each round a coin falls with probability `share`, independently of all else and seen
-    by the observer; if it does, k releases follow, if not, nothing. `times` counts the releases of all rounds.
+    With `rounds` it is a *participation*: in each round a coin falls with probability `share`,
+    independently of all else and seen by the observer; if it does, k releases follow, if not,
+    nothing. `times` counts the releases of all rounds.
     """
 
     mechanism: Mechanism
@@ -259,11 +273,13 @@ class Composition:
             raise PrivacyError(f"times={self.times}: expected the releases of all rounds={self.rounds}")
 
     def joint(self, z: float) -> float:
-        """The noise multiplier of main release and companions as one Gaussian: 1/joint^2 = 1/z^2 + sum of 1/companion(z)^2.
+        """The noise multiplier of main release and companions as one Gaussian: 1/joint^2 = 1/z^2 +
+        sum of 1/companion(z)^2.
 
-        All of one round speak of the same cohort. Divide each coordinate by its own noise: that is one standard Gaussian vector, whose
-        mean a client (or record) of the cohort moves by at most 1/joint, whoever else is in it. The theorems on sampled Gaussians
-        ask for no more than this bound, so they hold for the vector; sampled apart, the parts would need a coin each.
+        All of one round speak of the same cohort. Divide each coordinate by its own noise: that is
+        one standard Gaussian vector, whose mean a client (or record) of the cohort moves by at most
+        1/joint, whoever else is in it. The theorems on sampled Gaussians ask for no more than this
+        bound, so they hold for the vector; sampled apart, the parts would need a coin each.
         """
         noises = [z, *(c.noise_multiplier(z) for c in self.companions)]
         if self.mechanism == "pure" or not self.companions or z == math.inf:
@@ -286,13 +302,15 @@ View = tuple[Composition, ...]  # alternatives: each alone bounds the whole run,
 
 
 def view(releases: Releases | RecordReleases, observer: Observer) -> View | None:
-    """What bounds `observer`; None if it is trusted, so that nothing does. Unit: client or record, both neighbouring relations.
+    """What bounds `observer`; None if it is trusted, so that nothing does. Unit: client or record,
+    both neighbouring relations.
 
-    `server`: it chooses the cohorts, so sampling clients never amplifies towards it, and `worst`, of the drawn schedule, counts.
-    `third_party`: it sees every global model but neither the cohorts nor, under poisson, their sizes. It is not a client of the run,
-    who would know its own noise, unless `colluding` says so. Its bound averages over the draw of the cohorts and never looks at
-    how the coins fell: a number that did would tell of a secret.
-    `third_party_given_cohorts`: the same third party, told the cohorts of this run. `worst` counts.
+    `server`: it chooses the cohorts, so sampling clients never amplifies towards it, and `worst`,
+    of the drawn schedule, counts. `third_party`: it sees every global model but neither the cohorts
+    nor, under poisson, their sizes. It is not a client of the run, who would know its own noise,
+    unless `colluding` says so. Its bound averages over the draw of the cohorts and never looks at
+    how the coins fell: a number that did would tell of a secret. `third_party_given_cohorts`: the
+    same third party, told the cohorts of this run. `worst` counts.
     """
     if observer not in ("server", "third_party", "third_party_given_cohorts"):
         raise PrivacyError(f"observer={observer}: expected server, third_party or third_party_given_cohorts")
@@ -303,7 +321,9 @@ def view(releases: Releases | RecordReleases, observer: Observer) -> View | None
 
 
 def fresh(releases: Releases | RecordReleases, observer: Observer) -> View | None:
-    """`view` of a run whose cohorts are yet to be drawn, honestly and independently in every round, also towards the server."""
+    """`view` of a run whose cohorts are yet to be drawn, honestly and independently in every round,
+    also towards the server.
+    """
     found = view(releases, observer)
     if observer != "server" or found is None:
         return found
@@ -311,7 +331,9 @@ def fresh(releases: Releases | RecordReleases, observer: Observer) -> View | Non
 
 
 def _given_cohorts(releases: Releases | RecordReleases, server: bool) -> Composition:
-    """What an observer that knows the cohorts sees of the client (or of the record's clients) that was drawn most often."""
+    """What an observer that knows the cohorts sees of the client (or of the record's clients) that
+    was drawn most often.
+    """
     if isinstance(releases, RecordReleases):
         mechanism: Mechanism = "gaussian" if releases.lots == "full" or releases.rate == 1 else releases.lots
         sample = releases.population, releases.sample
@@ -338,17 +360,21 @@ def _scale(releases: Releases, server: bool) -> float:
         return math.sqrt(
             1 - releases.colluding / releases.smallest_cohort
         )  # colluding clients take out their shares
-    # Shifts that sum to zero make the others' later updates a readout of their noise: only its own share is sure to hide a client.
+    # Shifts that sum to zero make the others' later updates a readout of their noise: only its own
+    # share is sure to hide a client.
     return 1 / math.sqrt(releases.clients if releases.sampling == "poisson" else releases.cohort)
 
 
 def _before_the_draw(releases: Releases | RecordReleases, given: Composition) -> Composition:
-    """A third party's bound: sampling amplifies where the coins stay secret; else the average over coins that are seen.
+    """A third party's bound: sampling amplifies where the coins stay secret; else the average over
+    coins that are seen.
 
-    At record level sampling clients does not amplify: a client that stays away takes its whole update with it, not one record's part
-    of it, and the noise is not sized to hide that. At client level it amplifies where a dominating pair is known, where a cohort's
-    size does not show (a poisson cohort's does, in the noise of its messages' sum, and an empty one as no change at all), and where
-    nobody can tell how earlier coins fell: neither clients that remember nor clients that collude.
+    At record level sampling clients does not amplify: a client that stays away takes its whole
+    update with it, not one record's part of it, and the noise is not sized to hide that. At client
+    level it amplifies where a dominating pair is known, where a cohort's size does not show (a
+    poisson cohort's does, in the noise of its messages' sum, and an empty one as no change at all),
+    and where nobody can tell how earlier coins fell: neither clients that remember nor clients that
+    collude.
     """
     if isinstance(releases, RecordReleases) or releases.cohort == releases.clients:
         return _averaged(releases, given)
@@ -374,7 +400,9 @@ _AMPLIFIED: dict[tuple[Sampling, Neighbours], Mechanism] = {
 
 
 def _averaged(releases: Releases | RecordReleases, given: Composition) -> Composition:
-    """The average over coins that the observer sees: in how many rounds a client takes part is not known before they fall."""
+    """The average over coins that the observer sees: in how many rounds a client takes part is not
+    known before they fall.
+    """
     if isinstance(releases, RecordReleases):
         if releases.share == 1 or not releases.rounds:
             return given

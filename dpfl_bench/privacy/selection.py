@@ -1,15 +1,20 @@
-"""What it costs to release the best of several runs: private selection with a random number of trials.
+"""What it costs to release the best of several runs: private selection with a random number of
+trials.
 
-Papernot & Steinke 2022, "Hyperparameter Tuning with Rényi Differential Privacy" (arXiv 2110.03620). A trial draws one of the candidate
-runs uniformly at random and releases what that run releases, its score included. K trials are made, K being drawn beforehand and
-kept secret, and only the best trial is released (nothing, if K = 0). Unit, neighbouring relation and sampling are those of the
-candidates. With D(a) the largest Rényi divergence of order a of any candidate (a trial's is no larger: which candidate it drew is part
-of what it releases and does not depend on data), the release has at most, at every order a > 1,
+Papernot & Steinke 2022, "Hyperparameter Tuning with Rényi Differential Privacy" (arXiv 2110.03620).
+A trial draws one of the candidate runs uniformly at random and releases what that run releases, its
+score included. K trials are made, K being drawn beforehand and kept secret, and only the best trial
+is released (nothing, if K = 0). Unit, neighbouring relation and sampling are those of the
+candidates. With D(a) the largest Rényi divergence of order a of any candidate (a trial's is no
+larger: which candidate it drew is part of what it releases and does not depend on data), the
+release has at most, at every order a > 1,
 
-- geometric (eta = 1) and logarithmic (eta = 0), the truncated negative binomials of Definition 1, by Theorem 2:
-  D(a) + (1 + eta) min over b >= 1 of ((1 - 1/b) D(b) + log(1/gamma) / b) + log E[K] / (a - 1);
-- poisson of mean m, by Theorem 6: log(e^-m + m exp((a - 1) (D(a) + m d))) / (a - 1), d being a trial's delta at
-  eps = log(a / (a - 1)). The e^-m is the outcome K = 0. The theorem leaves it out, which is wrong for small m.
+- geometric (eta = 1) and logarithmic (eta = 0), the truncated negative binomials of Definition 1,
+  by Theorem 2: D(a) + (1 + eta) min over b >= 1 of ((1 - 1/b) D(b) + log(1/gamma) / b) + log E[K] /
+  (a - 1);
+- poisson of mean m, by Theorem 6: log(e^-m + m exp((a - 1) (D(a) + m d))) / (a - 1), d being a
+  trial's delta at eps = log(a / (a - 1)). The e^-m is the outcome K = 0. The theorem leaves it out,
+  which is wrong for small m.
 
 | paper | here |
 |---|---|
@@ -69,7 +74,9 @@ def trial(candidates: Sequence[Candidate]) -> Trial:
 
 
 def _extended(orders: Any, known: Any, divergences: Any) -> Any:
-    """A curve at other orders: (a - 1) D(a) is convex and 0 at a = 1, so chords are above it; nothing is known beyond the last order."""
+    """A curve at other orders: (a - 1) D(a) is convex and 0 at a = 1, so chords are above it;
+    nothing is known beyond the last order.
+    """
     known, divergences = np.append(1.0, known), np.append(0.0, divergences)
     finite = np.isfinite(divergences)
     heights = np.interp(orders, known[finite], ((known - 1) * divergences)[finite], right=math.inf)
@@ -118,7 +125,9 @@ def _poisson(one: Trial, mean: float) -> Any:
 
 
 def gamma(distribution: str, mean: float) -> float:
-    """The chance that a truncated negative binomial of that mean >= 1 stops, rounded down: geometric 1/mean; logarithmic by bisection."""
+    """The chance that a truncated negative binomial of that mean >= 1 stops, rounded down:
+    geometric 1/mean; logarithmic by bisection.
+    """
     if distribution == "geometric" or mean == 1:
         return 1 / mean
     low, high = (

@@ -69,10 +69,12 @@ class Loop:
         return torch.stack([self._weighted(row, *batch.lot(i)) for i, row in enumerate(y)])
 
     def clipped_gradient(self, y: Tensor, batch: Batch, factors: Factors) -> tuple[Tensor, Tensor]:
-        """The records' gradients are measured, then summed; where they exceed HELD_NUMBERS, they are computed once more for the sum.
+        """The records' gradients are measured, then summed; where they exceed HELD_NUMBERS, they
+        are computed once more for the sum.
 
-        A backward pass of the reweighted loss would be cheaper than that, but rounds otherwise than what was measured, and a record on
-        the kink of a ReLU may get another gradient there, of any length.
+        A backward pass of the reweighted loss would be cheaper than that, but rounds otherwise than
+        what was measured, and a record on the kink of a ReLU may get another gradient there, of any
+        length.
         """
         fits = sum(batch.sizes) * self.numbers(batch) <= HELD_NUMBERS
         held = list(self._pieces(y, batch)) if fits else None

@@ -1,4 +1,5 @@
-"""Linear models without autograd: logistic regression (one logit for two classes, softmax for more) and least squares.
+"""Linear models without autograd: logistic regression (one logit for two classes, softmax for more)
+and least squares.
 
 The flat vector is the weight matrix (outputs, features), row after row, then the biases.
 """
@@ -44,7 +45,9 @@ class LinearProblem:
         return self._sum(y, rows, residuals if batch.rectangular else _without_padding(residuals, batch))
 
     def clipped_gradient(self, y: Tensor, batch: Batch, factors: Factors) -> tuple[Tensor, Tensor]:
-        """A record's gradient is residual (x, 1)', of norm |residual| |(x, 1)|: none is ever formed."""
+        """A record's gradient is residual (x, 1)', of norm |residual| |(x, 1)|: none is ever
+        formed.
+        """
         rows = batch.features.flatten(2)
         residuals = self._residuals(self._outputs(y, rows), batch.targets)
         inputs = (lengths(rows).square() + float(self.bias)).sqrt()
@@ -95,7 +98,9 @@ class LinearProblem:
         return gradient.add_(y, alpha=self.l2) if self.l2 else gradient
 
     def _outputs(self, y: Tensor, rows: Tensor) -> Tensor:
-        """(c, d), (c, b, f) -> (c, k, b): with the records last, softmax and both products are fastest."""
+        """(c, d), (c, b, f) -> (c, k, b): with the records last, softmax and both products are
+        fastest.
+        """
         outputs = bmm(self._weight(y), rows.transpose(1, 2))
         return outputs.add_(self._bias(y).unsqueeze(2)) if self.bias else outputs
 
@@ -122,7 +127,9 @@ def _without_padding(residuals: Tensor, batch: Batch) -> Tensor:
 
 
 def logreg(shape: list[int], classes: int, l2: float, bias: bool | None) -> LinearProblem:
-    """Logistic regression. bias=None: none for two classes (the strongly convex problem of `balancing`), one per class for more."""
+    """Logistic regression. bias=None: none for two classes (the strongly convex problem of
+    `balancing`), one per class for more.
+    """
     if classes < 2:
         raise ValueError(
             "model=logreg: expected a classification data set, got regression (use model=linreg)"

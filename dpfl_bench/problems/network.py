@@ -62,7 +62,9 @@ class Network:
         return self.task.losses(self.outputs(x, features), targets)
 
     def bound(self, parameters: Tensor, gradients: Tensor | None = None) -> nn.Module:
-        """A module of its own whose parameters (and their gradients) are views of flat vectors: (d,) each."""
+        """A module of its own whose parameters (and their gradients) are views of flat vectors:
+        (d,) each.
+        """
         module = rng.initialised(self.make, 0).to(parameters)
         views = torch.split(parameters, self.sizes)
         slopes = torch.split(parameters if gradients is None else gradients, self.sizes)

@@ -1,6 +1,8 @@
-"""The exact optimum of a convex linear problem, in float64: what theory and `suboptimality` are measured against.
+"""The exact optimum of a convex linear problem, in float64: what theory and `suboptimality` are
+measured against.
 
-Objective: sum_r weight_r loss_r(x) + decay/2 |x|^2, with weights 1 / (clients * records of the client).
+Objective: sum_r weight_r loss_r(x) + decay/2 |x|^2, with weights 1 / (clients * records of the
+client).
 """
 
 from __future__ import annotations
@@ -29,7 +31,9 @@ class Optimum:
 def solve(
     problem: LinearProblem, features: Tensor, targets: Tensor, weights: Tensor, decay: float
 ) -> Optimum | None:
-    """None where there is no unique finite optimum (logistic without decay), it would cost too much to find, or numbers end before it."""
+    """None where there is no unique finite optimum (logistic without decay), it would cost too much
+    to find, or numbers end before it.
+    """
     work = (len(features) + problem.dimension) * problem.dimension**2
     if (problem.classes and decay == 0) or work > LARGEST_WORK:
         return None
@@ -47,7 +51,9 @@ def solve(
 
 
 def smoothness(problem: LinearProblem, features: Tensor, offsets: list[int], decay: float) -> float:
-    """The largest L over all clients: curvature * largest eigenvalue of X_i'X_i / n_i + decay. Infinite where it cannot be computed."""
+    """The largest L over all clients: curvature * largest eigenvalue of X_i'X_i / n_i + decay.
+    Infinite where it cannot be computed.
+    """
     largest = 0.0
     for start, end in itertools.pairwise(offsets):
         rows = features[start:end].flatten(1).double()

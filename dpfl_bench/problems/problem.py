@@ -1,6 +1,7 @@
 """What is learnt: one flat vector per model, gradients for many clients at once, losses and scores.
 
-Loss of client i: the mean over its records + l2/2 |x|^2 over all parameters. Objective: the mean over clients.
+Loss of client i: the mean over its records + l2/2 |x|^2 over all parameters. Objective: the mean
+over clients.
 """
 
 from __future__ import annotations
@@ -15,8 +16,9 @@ from torch import Tensor
 from dpfl_bench.machine import device
 
 PIECE = 2**20  # numbers of a row, at a time
-# What comes into a layer, at most: times more, the gradient by what goes out has scales that make it one of the format's last numbers,
-# which round by half and more. A record of which more comes in is not measured
+# What comes into a layer, at most: times more, the gradient by what goes out has scales that make
+# it one of the format's last numbers, which round by half and more. A record of which more comes in
+# is not measured
 LONGEST = {torch.float32: 3e15, torch.float64: 1e150}
 Factors = Callable[
     [Tensor, Tensor], Tensor
@@ -25,7 +27,9 @@ Factors = Callable[
 
 @dataclass(frozen=True)
 class Batch:
-    """One lot of each of c clients. Shorter lots are padded at their end: the client's first record with weight 0."""
+    """One lot of each of c clients. Shorter lots are padded at their end: the client's first record
+    with weight 0.
+    """
 
     features: Tensor  # (c, b, *shape)
     targets: Tensor  # (c, b), or (c, b, *target)
@@ -78,16 +82,21 @@ class Problem(Protocol):
         ...
 
     def gradient(self, y: Tensor, batch: Batch) -> Tensor:
-        """sum_r weight_r grad loss_r(y_i) + l2 y_i for each client i at its own row: (c, d) -> (c, d)."""
+        """sum_r weight_r grad loss_r(y_i) + l2 y_i for each client i at its own row: (c, d) -> (c,
+        d).
+        """
         ...
 
     def clipped_gradient(self, y: Tensor, batch: Batch, factors: Factors) -> tuple[Tensor, Tensor]:
-        """sum_r weight_r factor_r grad loss_r(y_i) + l2 y_i for each client i: (c, d); and each record's gradient norm, (c, b).
+        """sum_r weight_r factor_r grad loss_r(y_i) + l2 y_i for each client i: (c, d); and each
+        record's gradient norm, (c, b).
 
-        factors(norms, weights) -> (c, b) turns the norms of the records' gradients (without l2) into what each is scaled by, e.g.
-        min(1, C / norm). It is called once, with whole lots; padded rows have norm 0 there and count nothing. l2 y_i depends on no
-        record: it is added once, unclipped. What a record adds, over its weight, is at most factor_r norm_r long up to rounding,
-        1e-6 of it in float32. A record whose norm is not finite adds nothing at all, not 0 times a NaN.
+        factors(norms, weights) -> (c, b) turns the norms of the records' gradients (without l2)
+        into what each is scaled by, e.g. min(1, C / norm). It is called once, with whole lots;
+        padded rows have norm 0 there and count nothing. l2 y_i depends on no record: it is added
+        once, unclipped. What a record adds, over its weight, is at most factor_r norm_r long up to
+        rounding, 1e-6 of it in float32. A record whose norm is not finite adds nothing at all, not
+        0 times a NaN.
         """
         ...
 
@@ -100,7 +109,9 @@ class Problem(Protocol):
 
 
 def lengths(rows: Tensor) -> Tensor:
-    """Norms over the last axis, of the squares' sum in the device's widest format: a million float32 squares err by 1e-5 and more."""
+    """Norms over the last axis, of the squares' sum in the device's widest format: a million
+    float32 squares err by 1e-5 and more.
+    """
     if rows.shape[-1] <= PIECE:
         found: Tensor = torch.linalg.vector_norm(rows, dim=-1, dtype=device.wide(rows.device))
         return found
@@ -111,12 +122,16 @@ def lengths(rows: Tensor) -> Tensor:
 
 
 def beyond(inputs: Tensor, dtype: torch.dtype) -> Tensor:
-    """0, and NaN where the inputs are infinite or longer than LONGEST in this format. inputs: numbers or lengths, of any shape."""
+    """0, and NaN where the inputs are infinite or longer than LONGEST in this format. inputs:
+    numbers or lengths, of any shape.
+    """
     return inputs.to(dtype) * (torch.finfo(dtype).max / LONGEST[dtype]) * 0
 
 
 def in_dtype(features: Tensor, dtype: torch.dtype) -> Tensor:
-    """uint8 images become numbers in [0, 1], tokens int64; everything else is already what the model takes."""
+    """uint8 images become numbers in [0, 1], tokens int64; everything else is already what the
+    model takes.
+    """
     if features.dtype == torch.uint8:
         return features.to(dtype) / 255
     return features if features.is_floating_point() else features.long()

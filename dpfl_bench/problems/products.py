@@ -10,7 +10,8 @@ from dpfl_bench.machine import device
 
 
 def bmm(a: Tensor, b: Tensor, out: Tensor | None = None) -> Tensor:
-    """(n, i, j), (n, j, k) -> (n, i, k), written to `out` if given. By numpy where that is faster: 2 to 4 times for some processors.
+    """(n, i, j), (n, j, k) -> (n, i, k), written to `out` if given. By numpy where that is faster:
+    2 to 4 times for some processors.
 
     One `a` can be multiplied with several: (n, i, j), (m, n, j, k) -> (m, n, i, k).
     """
@@ -45,6 +46,8 @@ def _suit(a: np.ndarray, b: np.ndarray) -> bool:
 
 
 def _is_packed(rows: np.ndarray) -> bool:
-    """Whether each matrix is what a BLAS takes: rows or columns without gaps or overlaps. Others numpy would multiply number by number."""
+    """Whether each matrix is what a BLAS takes: rows or columns without gaps or overlaps. Others
+    numpy would multiply number by number.
+    """
     (i, j), (down, across), size = rows.shape[-2:], rows.strides[-2:], rows.itemsize
     return (across == size and down >= j * size) or (down == size and across >= i * size)

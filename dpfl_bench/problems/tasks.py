@@ -1,4 +1,6 @@
-"""What a network's outputs are held to: the loss of each record, and what it scores. `test_error` is 1 - the mean score."""
+"""What a network's outputs are held to: the loss of each record, and what it scores. `test_error`
+is 1 - the mean score.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ IGNORED = -1  # target of a position that is only padding
 
 @dataclass(frozen=True)
 class Task:
-    """losses(outputs, targets) -> (n,). scores(outputs, targets) -> (n,) each: what is scored, and out of how much."""
+    """losses(outputs, targets) -> (n,). scores(outputs, targets) -> (n,) each: what is scored, and
+    out of how much.
+    """
 
     metric: str
     losses: Callable[[Tensor, Tensor], Tensor]
@@ -27,7 +31,9 @@ def classify() -> Task:
 
 
 def next_token(unknown: int | None) -> Task:
-    """outputs (n, length, vocabulary), targets (n, length), IGNORED where padded. An unknown word is learnt, but never scores a hit."""
+    """outputs (n, length, vocabulary), targets (n, length), IGNORED where padded. An unknown word
+    is learnt, but never scores a hit.
+    """
     return Task(
         "next_word_accuracy",
         _token_cross_entropy,
@@ -36,7 +42,9 @@ def next_token(unknown: int | None) -> Task:
 
 
 def segment() -> Task:
-    """outputs (n, *volume) logits, targets of 0 and 1 alike: the Dice loss, scored by the Dice overlap of what lies above 0."""
+    """outputs (n, *volume) logits, targets of 0 and 1 alike: the Dice loss, scored by the Dice
+    overlap of what lies above 0.
+    """
     return Task("dice", _dice_loss, _dice)
 
 
@@ -66,7 +74,9 @@ def _token_hits(outputs: Tensor, targets: Tensor, unknown: int | None) -> tuple[
 
 
 def _dice_loss(outputs: Tensor, targets: Tensor) -> Tensor:
-    """1 - 2 sum(p t) / (sum p + sum t) of the probabilities, smoothed by 1 so that an empty mask has a gradient."""
+    """1 - 2 sum(p t) / (sum p + sum t) of the probabilities, smoothed by 1 so that an empty mask
+    has a gradient.
+    """
     p, t = outputs.sigmoid().flatten(1), targets.to(outputs).flatten(1)
     return 1 - (2 * (p * t).sum(1) + 1) / (p.sum(1) + t.sum(1) + 1)
 

@@ -1,4 +1,6 @@
-"""One process's attempt at a run: nobody else works in its folder meanwhile, and how it ended is written there."""
+"""One process's attempt at a run: nobody else works in its folder meanwhile, and how it ended is
+written there.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,9 @@ from dpfl_bench.results.lock import Claim, Lost, held
 
 @contextmanager
 def attempt(folder: RunFolder, wait: bool = False) -> Iterator[Claim]:
-    """Raises Held where another process works there. Whoever waited for one has to look whether it finished the run."""
+    """Raises Held where another process works there. Whoever waited for one has to look whether it
+    finished the run.
+    """
     with held(folder.path, wait) as claim:
         try:
             yield claim

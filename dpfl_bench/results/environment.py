@@ -54,7 +54,9 @@ def write_environment(folder: RunFolder, device: str, origin: Origin) -> None:
 
 
 def environment(device: str) -> dict[str, Any]:
-    """Commit and dirty flag (of the checkout, or of what the wheel was built from), versions, machine, device and command."""
+    """Commit and dirty flag (of the checkout, or of what the wheel was built from), versions,
+    machine, device and command.
+    """
     import torch
 
     return {
@@ -73,7 +75,9 @@ def environment(device: str) -> dict[str, Any]:
 
 @cache
 def _code() -> tuple[dict[str, Any], str]:
-    """Asked once a process, which goes on with the code that it has loaded, whatever becomes of the files. Second: the patch."""
+    """Asked once a process, which goes on with the code that it has loaded, whatever becomes of the
+    files. Second: the patch.
+    """
     checkout = _checkout(PACKAGE) if _git(PACKAGE, "ls-files", "--error-unmatch", "__init__.py") else _built()
     patch = _patch(_top(PACKAGE)) if checkout["dirty"] and _top(PACKAGE) else ""
     told = {
@@ -87,7 +91,9 @@ def _code() -> tuple[dict[str, Any], str]:
 
 
 def _checkout(folder: Path) -> dict[str, Any]:
-    """Untracked code and settings count: an algorithm that was never committed is not in the commit."""
+    """Untracked code and settings count: an algorithm that was never committed is not in the
+    commit.
+    """
     commit = _git(folder, "rev-parse", "HEAD")
     top = _top(folder)
     if commit is None or top is None:

@@ -1,4 +1,6 @@
-"""Names on their way into Markdown, LaTeX, a spreadsheet or a picture: they come from users and are text there, nothing else."""
+"""Names on their way into Markdown, LaTeX, a spreadsheet or a picture: they come from users and are
+text there, nothing else.
+"""
 
 from __future__ import annotations
 
@@ -25,14 +27,17 @@ _TEX = {
     },
 }
 _LETTERS = set("ßæÆøØåÅœŒłŁ")
-# grave, acute, circumflex, tilde, macron, breve, dot, diaeresis, double acute, caron, cedilla: what every font of LaTeX has
+# grave, acute, circumflex, tilde, macron, breve, dot, diaeresis, double acute, caron, cedilla: what
+# every font of LaTeX has
 _ACCENTS = {
     chr(code) for code in (0x300, 0x301, 0x302, 0x303, 0x304, 0x306, 0x307, 0x308, 0x30B, 0x30C, 0x327)
 }
 
 
 def plain(text: str) -> str:
-    """One line without characters that act (a terminal's, a line's end), and that every encoding of Unicode can hold."""
+    """One line without characters that act (a terminal's, a line's end), and that every encoding of
+    Unicode can hold.
+    """
     sound = text if text.isascii() else text.encode("utf-8", "replace").decode()
     return sound if sound.isprintable() else "".join(c if c.isprintable() else " " for c in sound)
 
@@ -44,7 +49,9 @@ def markdown(text: str) -> str:
 
 @lru_cache(maxsize=100_000)
 def spreadsheet(text: str) -> str:
-    """A cell of CSV on one line, that no spreadsheet takes for a formula. Numbers stay what they are."""
+    """A cell of CSV on one line, that no spreadsheet takes for a formula. Numbers stay what they
+    are.
+    """
     text = text.replace("\r", " ").replace("\n", " ")
     if not text.lstrip(" \ufeff\u00a0").startswith(_FORMULA) or _NUMBER.fullmatch(text):
         return text

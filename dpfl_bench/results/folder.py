@@ -1,4 +1,6 @@
-"""A run folder: the only place that knows its files. Everything but the growing CSVs is written atomically."""
+"""A run folder: the only place that knows its files. Everything but the growing CSVs is written
+atomically.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,9 @@ BROKEN = (
 
 @dataclass(frozen=True)
 class State:
-    """What became of a run: done, diverged, running, failed, interrupted, missing, unreadable, or died (its process, without a word)."""
+    """What became of a run: done, diverged, running, failed, interrupted, missing, unreadable, or
+    died (its process, without a word).
+    """
 
     word: str
     error: str | None = None
@@ -60,7 +64,9 @@ class State:
 
 
 class RunFolder:
-    """outputs/runs/<run_id>. `run_id`: the run that is asked for; a result of another one that lies here is not taken for its own."""
+    """outputs/runs/<run_id>. `run_id`: the run that is asked for; a result of another one that lies
+    here is not taken for its own.
+    """
 
     def __init__(self, path: Path, run_id: str | None = None) -> None:
         self.path, self.run_id = path, run_id
@@ -120,7 +126,9 @@ class RunFolder:
 
     @property
     def finished(self) -> dict[str, Any] | None:
-        """The result, if this run ended by itself. One that cannot be read is none: the run goes on from its checkpoint, or begins anew."""
+        """The result, if this run ended by itself. One that cannot be read is none: the run goes on
+        from its checkpoint, or begins anew.
+        """
         try:
             result = self.read("result.json")
             return (
@@ -131,7 +139,9 @@ class RunFolder:
 
     @property
     def stranger(self) -> str | None:
-        """The id of another run than the one asked for, if that one's result lies here: a folder that was copied or renamed."""
+        """The id of another run than the one asked for, if that one's result lies here: a folder
+        that was copied or renamed.
+        """
         try:
             result = self.read("result.json") if self.run_id else None
             return str(result["run_id"]) if result and self._is_anothers(result) else None
@@ -152,7 +162,9 @@ class RunFolder:
         return kept
 
     def keep_bad(self, file: Path, copied: bool = False) -> Path:
-        """A file that cannot be used, under the next free name FILE.bad-N; `copied`: it also stays where it is."""
+        """A file that cannot be used, under the next free name FILE.bad-N; `copied`: it also stays
+        where it is.
+        """
         number = 1
         while (kept := file.with_name(f"{file.name}.bad-{number}")).exists():
             number += 1
@@ -164,13 +176,17 @@ class RunFolder:
 
 
 class GrowingCsv:
-    """Rows are appended and flushed; after an interruption the file is cut back to where the checkpoint was."""
+    """Rows are appended and flushed; after an interruption the file is cut back to where the
+    checkpoint was.
+    """
 
     def __init__(self, path: Path, columns: Sequence[str]) -> None:
         self.path, self.columns = path, columns
 
     def start(self, size: int = 0) -> None:
-        """Begin anew, or go on after `size` bytes; of a file that has lost some, after its whole lines."""
+        """Begin anew, or go on after `size` bytes; of a file that has lost some, after its whole
+        lines.
+        """
         self.path.parent.mkdir(parents=True, exist_ok=True)
         if size == 0 or not self.path.exists():
             self.path.write_text(",".join(self.columns) + "\n")

@@ -1,9 +1,12 @@
-"""One process at a time in a run folder, on one host or on several that share the folder; needs no file locks of the server.
+"""One process at a time in a run folder, on one host or on several that share the folder; needs no
+file locks of the server.
 
-lock.1, lock.2, ... are claims; the highest one counts. A claim is made by a hard link, which is atomic over NFS too, and one whose owner is
-dead or has let go is followed by the next number, never removed first: of two takers only one gets the number. An owner is dead if its
-process is gone (told by pid and start time, where both see the same processes) or if its claim was not touched for SILENCE seconds, by the
-clock of the file system. An owner that was silent for long looks before it writes.
+lock.1, lock.2, ... are claims; the highest one counts. A claim is made by a hard link, which is
+atomic over NFS too, and one whose owner is dead or has let go is followed by the next number, never
+removed first: of two takers only one gets the number. An owner is dead if its process is gone (told
+by pid and start time, where both see the same processes) or if its claim was not touched for
+SILENCE seconds, by the clock of the file system. An owner that was silent for long looks before it
+writes.
 """
 
 from __future__ import annotations
@@ -118,7 +121,9 @@ class Claim:
 
 @contextmanager
 def held(folder: Path, wait: bool = False) -> Iterator[Claim]:
-    """The folder for us alone. Raises Held where another process has it, or waits until that one ends."""
+    """The folder for us alone. Raises Held where another process has it, or waits until that one
+    ends.
+    """
     while not isinstance(claim := _claim(folder), Claim):
         if not wait:
             raise Held(folder, claim)
@@ -154,7 +159,9 @@ def _claim(folder: Path) -> Claim | Owner:
 
 
 def _is_ours(folder: Path, number: int) -> bool:
-    """Lower claims have had their time. A higher one was made by a process that saw more than we did."""
+    """Lower claims have had their time. A higher one was made by a process that saw more than we
+    did.
+    """
     present = _claims(folder)
     won = max(present, default=0) == number
     for other in present:
@@ -226,7 +233,9 @@ def _space() -> str:
 
 
 def _started(pid: int) -> str | None:
-    """When the process started, `dead` for one that only waits to be buried, None where this cannot be seen."""
+    """When the process started, `dead` for one that only waits to be buried, None where this cannot
+    be seen.
+    """
     try:
         state, *rest = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:

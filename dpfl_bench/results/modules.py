@@ -1,7 +1,8 @@
-"""The code that a run names, by its bytes: the modules of its `_target_`s with what they import of the user's own, and this package.
+"""The code that a run names, by its bytes: the modules of its `_target_`s with what they import of
+the user's own, and this package.
 
-Nothing is imported or executed: modules are looked up where `import` would find them, and their imports are read from the source. What a
-module imports by a name that it computes is not seen.
+Nothing is imported or executed: modules are looked up where `import` would find them, and their
+imports are read from the source. What a module imports by a name that it computes is not seen.
 """
 
 from __future__ import annotations
@@ -40,7 +41,9 @@ def named(*groups: Any) -> list[str]:
 
 
 def code(targets: Iterable[str]) -> dict[str, tuple[str, str]]:
-    """Module -> (hash, file): of each target's, and of what that imports of the user's own, and so on."""
+    """Module -> (hash, file): of each target's, and of what that imports of the user's own, and so
+    on.
+    """
     return {name: (_read(file)[0], str(file)) for name, file in _files(tuple(targets))}
 
 
@@ -76,7 +79,9 @@ def package() -> str:
 
 @cache
 def _package() -> tuple[str, int]:
-    """Once a process, which goes on with the code that it has loaded, whatever becomes of the files."""
+    """Once a process, which goes on with the code that it has loaded, whatever becomes of the
+    files.
+    """
     spec = find_spec("dpfl_bench.conf")
     conf = Path([*((spec and spec.submodule_search_locations) or []), str(PACKAGE / "conf")][0])
     files = {f"conf/{file.relative_to(conf).as_posix()}": file for file in conf.rglob("*.yaml")}
@@ -136,7 +141,9 @@ def _libraries() -> list[Path]:
 
 @cache
 def _read(file: Path) -> tuple[str, tuple[str, ...]]:
-    """A file's hash, and what it imports as it is written there; once a process, as it has loaded the file once."""
+    """A file's hash, and what it imports as it is written there; once a process, as it has loaded
+    the file once.
+    """
     content = file.read_bytes()
     try:
         tree = ast.parse(content) if file.suffix == ".py" else ast.Module([], [])
@@ -146,7 +153,9 @@ def _read(file: Path) -> tuple[str, tuple[str, ...]]:
 
 
 def _imports(tree: ast.Module) -> Iterator[str]:
-    """Names of modules, with leading dots where they are relative. `from a import b` may mean a module b."""
+    """Names of modules, with leading dots where they are relative. `from a import b` may mean a
+    module b.
+    """
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)

@@ -18,7 +18,9 @@ SHOWN = 3  # names of what differs
 
 @dataclass(frozen=True)
 class Origin:
-    """`code`: module -> (hash, file), the targets' and what they import of the user's own. `data`: None where it is not known."""
+    """`code`: module -> (hash, file), the targets' and what they import of the user's own. `data`:
+    None where it is not known.
+    """
 
     code: Mapping[str, tuple[str, str]]
     data: Contents | None
@@ -53,7 +55,9 @@ def told(folder: RunFolder) -> dict[str, Any]:
 
 
 def parts(folder: RunFolder, key: str) -> dict[str, str]:
-    """Of origin.json: the hash of each module (`code`), or of each file or array (`contents`), by name."""
+    """Of origin.json: the hash of each module (`code`), or of each file or array (`contents`), by
+    name.
+    """
     part = told(folder).get(key)
     plain = part if isinstance(part, dict) else {}
     return {
@@ -88,7 +92,9 @@ def accepted(folder: RunFolder, now: Origin) -> str | None:
 
 
 def differing(then: Mapping[str, Any], now: Origin, folder: RunFolder) -> list[str]:
-    """What is other than it was: `code` and `data`, each with the names of what changed. Data that are not known differ from nothing."""
+    """What is other than it was: `code` and `data`, each with the names of what changed. Data that
+    are not known differ from nothing.
+    """
     hashes = now.hashes
     found = []
     if then.get("targets") != hashes["targets"]:

@@ -1,4 +1,6 @@
-"""Pictures, drawn from files, never from objects. matplotlib is imported here and only when something is drawn."""
+"""Pictures, drawn from files, never from objects. matplotlib is imported here and only when
+something is drawn.
+"""
 
 from __future__ import annotations
 
@@ -67,7 +69,9 @@ def _over_rounds(axes: Axes, rows: np.ndarray, column: str, label: str) -> None:
 
 
 def u_curves(points: Sequence[Mapping[str, Any]], target: Path, title: str, by: str = MEASURES[0]) -> None:
-    """`by` against local steps: a panel for each algorithm, a line for each eps, the best point marked, a band of one std."""
+    """`by` against local steps: a panel for each algorithm, a line for each eps, the best point
+    marked, a band of one std.
+    """
     algorithms = sorted({point["algo"] for point in points})
     across = min(3, len(algorithms))
     down = -(-len(algorithms) // across)
@@ -112,7 +116,9 @@ def stem(name: str) -> str:
 
 
 def _styles(budgets: Sequence[float]) -> dict[float, dict[str, Any]]:
-    """No privacy is dashed and dark; budgets run through a map that the colour-blind can order too, each with a mark of its own."""
+    """No privacy is dashed and dark; budgets run through a map that the colour-blind can order too,
+    each with a mark of its own.
+    """
     import matplotlib
 
     private = [eps for eps in budgets if eps < float("inf")]
@@ -177,7 +183,9 @@ def _legend(styles: Mapping[float, dict[str, Any]], band: bool) -> list[Any]:
 
 
 def _apart(ticks: Sequence[int], inches: float) -> list[int]:
-    """As many of the ticks as have room beside each other on a log axis of that length, the ends among them."""
+    """As many of the ticks as have room beside each other on a log axis of that length, the ends
+    among them.
+    """
     span = max(math.log(ticks[-1] / ticks[0]), 1e-9)
 
     def collide(low: int, high: int) -> bool:

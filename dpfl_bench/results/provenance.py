@@ -1,7 +1,8 @@
 """Whether what lies in a run's folder was made by the code and on the data that are there now.
 
-The folder is named by settings, and code and files change without them. Nothing is taken, continued or computed anew behind the user's
-back: where a target's code or the data differ, the user says which it is to be.
+The folder is named by settings, and code and files change without them. Nothing is taken, continued
+or computed anew behind the user's back: where a target's code or the data differ, the user says
+which it is to be.
 """
 
 from __future__ import annotations
@@ -22,7 +23,9 @@ from dpfl_bench.results.origin import Origin
 
 @dataclass(frozen=True)
 class Finding:
-    """What is to be said of one folder. `differs` is empty where only the rest of this package is other code."""
+    """What is to be said of one folder. `differs` is empty where only the rest of this package is
+    other code.
+    """
 
     folder: RunFolder
     now: Origin
@@ -53,7 +56,9 @@ class Asker:
     """Looks at folders; each data set is looked at once."""
 
     def __init__(self, load: Load | None) -> None:
-        """load: calls a data set's loader, where that is a user's own; None: those are not compared."""
+        """load: calls a data set's loader, where that is a user's own; None: those are not
+        compared.
+        """
         self._load, self._known = load, dict[str, Contents | None]()
 
     def data(self, made: Settings) -> Contents | None:
@@ -66,7 +71,9 @@ class Asker:
         return self._known[key]
 
     def look(self, made: Settings, folder: RunFolder) -> Finding | None:
-        """None where there is nothing to say: nothing lies there, or what lies there is what would be computed now."""
+        """None where there is nothing to say: nothing lies there, or what lies there is what would
+        be computed now.
+        """
         try:
             stranger, result = folder.stranger, folder.finished
         except OSError:  # what lies there cannot be read at all, and the run will say so

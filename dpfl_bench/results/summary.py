@@ -47,7 +47,9 @@ def _divergence(found: Mapping[str, Any]) -> str:
 
 
 def whole_or_part(result: Mapping[str, Any]) -> str:
-    """The data set, and if only a part of it was there, how much: nobody is to take one for the other."""
+    """The data set, and if only a part of it was there, how much: nobody is to take one for the
+    other.
+    """
     return f"{result['dataset']} ({result['subset']})" if result.get("subset") else str(result["dataset"])
 
 

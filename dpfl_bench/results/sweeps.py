@@ -1,4 +1,6 @@
-"""outputs/sweeps/<id>/sweep.json: the command of a sweep and its runs, so that what is missing can be told and finished."""
+"""outputs/sweeps/<id>/sweep.json: the command of a sweep and its runs, so that what is missing can
+be told and finished.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +49,9 @@ def read(path: Path) -> Sweep:
 
 
 def below(folder: Path) -> tuple[list[Sweep], int]:
-    """The sweep of a folder, or those of `outputs`, which may be given as outputs/runs or outputs/sweeps; and how many cannot be read."""
+    """The sweep of a folder, or those of `outputs`, which may be given as outputs/runs or
+    outputs/sweeps; and how many cannot be read.
+    """
     if (folder / "sweep.json").exists():
         paths = [folder]
     else:

@@ -1,7 +1,9 @@
-"""TensorBoard and Weights & Biases beside the run's own files: each gets the rows of metrics.csv, which stays the truth.
+"""TensorBoard and Weights & Biases beside the run's own files: each gets the rows of metrics.csv,
+which stays the truth.
 
-Rows are read back from the file, so a tracker knows what the file knows, to the bit. A run that goes on from a checkpoint cuts its file
-back; its trackers then begin anew with all rows that are left. A tracker that fails is dropped, and the run goes on without it.
+Rows are read back from the file, so a tracker knows what the file knows, to the bit. A run that
+goes on from a checkpoint cuts its file back; its trackers then begin anew with all rows that are
+left. A tracker that fails is dropped, and the run goes on without it.
 """
 
 from __future__ import annotations
@@ -30,7 +32,9 @@ class Tracker(Protocol):
 
 
 class TensorBoard:
-    """run folder/tensorboard/seed_N: a scalar in double precision for each column and evaluated round."""
+    """run folder/tensorboard/seed_N: a scalar in double precision for each column and evaluated
+    round.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder / "tensorboard"
@@ -52,7 +56,9 @@ class TensorBoard:
 
 
 class WandB:
-    """One W&B run under the run's id, a step for each row. WANDB_MODE=offline keeps it in run folder/wandb, for `wandb sync`."""
+    """One W&B run under the run's id, a step for each row. WANDB_MODE=offline keeps it in run
+    folder/wandb, for `wandb sync`.
+    """
 
     def __init__(self, folder: Path) -> None:
         shutil.rmtree(folder / "wandb", ignore_errors=True)

@@ -1,4 +1,6 @@
-"""A process that imports everything while the sweep is still planned, and of which its workers are then forked."""
+"""A process that imports everything while the sweep is still planned, and of which its workers are
+then forked.
+"""
 
 from __future__ import annotations
 

@@ -17,7 +17,9 @@ Kind = tuple[str, str, str]
 
 
 class Measured:
-    """Seconds for each local step of a seed, by local steps in a round: a round costs more than its steps."""
+    """Seconds for each local step of a seed, by local steps in a round: a round costs more than its
+    steps.
+    """
 
     def __init__(self, outputs: Iterable[str]) -> None:
         found: dict[Kind, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))

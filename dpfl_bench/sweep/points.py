@@ -1,4 +1,6 @@
-"""The points of a sweep: every combination of what is swept, every divisor, each validated before the first one starts."""
+"""The points of a sweep: every combination of what is swept, every divisor, each validated before
+the first one starts.
+"""
 
 from __future__ import annotations
 
@@ -62,7 +64,9 @@ def planned(
 
 
 def told_apart(planned: Planned, asker: Asker) -> list[str]:
-    """Jobs of one run id that are no repeats of each other: where the data lie is not part of it, for what they hold is compared."""
+    """Jobs of one run id that are no repeats of each other: where the data lie is not part of it,
+    for what they hold is compared.
+    """
     errors = []
     for said, first, other in planned.twins:
         one, two = asker.data(first), asker.data(other)
@@ -94,7 +98,9 @@ def refuse_divisors(overrides: Sequence[str]) -> None:
 
 
 def _with_divisors(composer: Composer, job: tuple[str, ...]) -> list[tuple[str, ...]]:
-    """`local_steps=divisors` as one job for each divisor of total_steps; `divisors:8` as eight of them."""
+    """`local_steps=divisors` as one job for each divisor of total_steps; `divisors:8` as eight of
+    them.
+    """
     asked = [(index, found) for index, override in enumerate(job) if (found := DIVISORS.fullmatch(override))]
     if not asked:
         return [job]
@@ -129,7 +135,9 @@ def divisors(number: int) -> list[int]:
 
 
 def spread(values: Sequence[int], count: int) -> list[int]:
-    """`count` of the ascending values, the first and the last included, as evenly as they lie on a logarithmic scale."""
+    """`count` of the ascending values, the first and the last included, as evenly as they lie on a
+    logarithmic scale.
+    """
     if count >= len(values):
         return list(values)
     chosen: list[int] = []

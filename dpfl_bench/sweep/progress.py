@@ -22,7 +22,9 @@ WAITING = "waiting"
 
 
 class Progress:
-    """Of all runs of a sweep; those of `todo` are about to be run, so how they ended earlier does not count."""
+    """Of all runs of a sweep; those of `todo` are about to be run, so how they ended earlier does
+    not count.
+    """
 
     def __init__(self, runs: Iterable[Path], todo: Iterable[Path]) -> None:
         _one_process()
@@ -109,6 +111,8 @@ def _stamp(run: Path) -> tuple[int, int] | None:
 
 
 def _one_process() -> None:
-    """tqdm's lock is shared with forked processes and stays locked when one of them is killed; its thread should not be forked."""
+    """tqdm's lock is shared with forked processes and stays locked when one of them is killed; its
+    thread should not be forked.
+    """
     tqdm.monitor_interval = 0
     tqdm.set_lock(threading.RLock())

@@ -1,4 +1,6 @@
-"""One run, or a sweep: what is done is left alone, the rest is run, and at the end it is said what became of all."""
+"""One run, or a sweep: what is done is left alone, the rest is run, and at the end it is said what
+became of all.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,9 @@ def run_one(overrides: Sequence[str], config_dir: str | None, config_name: str, 
 
 
 def asked(made: Settings, composed: Composed, answer: Answer) -> int:
-    """Compute what is not there yet, unless other code or data made what is there and nobody said what is to become of it."""
+    """Compute what is not there yet, unless other code or data made what is there and nobody said
+    what is to become of it.
+    """
     folder = RunFolder.at(made.outputs, made.run_id)
     try:
         _settled(made, folder, answer)
@@ -70,7 +74,9 @@ def asked(made: Settings, composed: Composed, answer: Answer) -> int:
 
 
 def _settled(made: Settings, folder: RunFolder, answer: Answer) -> None:
-    """Raises ConfigError with what the user has to answer. Who forces a run that is finished wants it computed again."""
+    """Raises ConfigError with what the user has to answer. Who forces a run that is finished wants
+    it computed again.
+    """
     if answer.force and folder.finished and not lock.holder(folder.path):
         say(f"{folder.path}: computed anew; what was there is kept as {folder.set_aside().name}")
         return
@@ -97,7 +103,9 @@ class Ways:
 
 
 def run_all(overrides: Sequence[str], config_dir: str | None, config_name: str, ways: Ways) -> int:
-    """Validate every job before the first one starts; then a failed job does not stop the others. 1 if any is not done."""
+    """Validate every job before the first one starts; then a failed job does not stop the others. 1
+    if any is not done.
+    """
     compose.composer.cache_clear()  # files may have changed since the last sweep of this process
     composer = compose.composer(config_dir, config_name)
     expanded = composer.sweep(overrides)
@@ -142,7 +150,9 @@ def run_all(overrides: Sequence[str], config_dir: str | None, config_name: str, 
 
 
 def _absent(jobs: Iterable[Settings]) -> list[str]:
-    """A warning for each data set without its files. No more than that: the jobs may run on other machines."""
+    """A warning for each data set without its files. No more than that: the jobs may run on other
+    machines.
+    """
     nodes = {
         json.dumps(made.dataset | {"seed": 0}, sort_keys=True): made.dataset
         for made in jobs
@@ -223,7 +233,9 @@ def _run(asked: Sequence[Point], launcher: Launcher, ways: Ways) -> int:
 
 
 def _launch(todo: Sequence[Point], launcher: Launcher, progress: Progress) -> None:
-    """Runs that another process works on are left to it, and taken over if it dies or stops. Slurm's finds them among its own jobs."""
+    """Runs that another process works on are left to it, and taken over if it dies or stops.
+    Slurm's finds them among its own jobs.
+    """
     while todo:
         free = [point for point in todo if launcher.waits_for_others or not lock.holder(point.folder)]
         if free:

@@ -1,4 +1,6 @@
-"""Imported by nobody but the process that `early` starts: with this, it has imported what a worker needs."""
+"""Imported by nobody but the process that `early` starts: with this, it has imported what a worker
+needs.
+"""
 
 import os
 import signal

@@ -1,6 +1,8 @@
-"""Every algorithm that we ship against an independent float64 re-implementation, noise injected on both sides.
+"""Every algorithm that we ship against an independent float64 re-implementation, noise injected on
+both sides.
 
-20 rounds, clients with 3 to 30 records, chunks of 3; the cohorts and lots come from the product's schedule, which never looks at data.
+20 rounds, clients with 3 to 30 records, chunks of 3; the cohorts and lots come from the product's
+schedule, which never looks at data.
 """
 
 from __future__ import annotations
@@ -53,7 +55,8 @@ CASES = {
     "fedsgd": ("softmax", "algo=fedsgd", "sampled_clients=5", "batch_size=3"),
     "fedsgd-secagg": ("binary", "algo=dp_fedsgd", "privacy.clip=0.3"),
     "fedsgd-record": ("softmax", "algo=dp_fedsgd", "privacy=record", "privacy.clip=0.7", "batch_size=3"),
-    # SCAFFOLD: at client level over partial cohorts, whoever remembers what; at record level over either kind of lots; warm starts
+    # SCAFFOLD: at client level over partial cohorts, whoever remembers what; at record level over
+    # either kind of lots; warm starts
     "scaffold": ("squared", "algo=scaffold", "sampled_clients=5"),
     "scaffold-secagg": ("softmax", "algo=dp_scaffold", "sampled_clients=3", "privacy.clip=0.3"),
     "scaffold-own-message": ("softmax", "algo=dp_scaffold", "privacy.memory=own_message", "sampled_clients=5"),
@@ -66,7 +69,8 @@ CASES = {
     "scaffold-warm-secagg": ("binary", "algo=dp_scaffold_warm"),
     "scaffold-warm-record": ("softmax", "algo=dp_scaffold_warm", "privacy=record", "batch_size=3", "sampled_clients=3",
                              "server_momentum=0.3"),
-    # FedEXP's step in all its forms, and over SCAFFOLD's local work; server_lr keeps steps of 10 and more from amplifying rounding
+    # FedEXP's step in all its forms, and over SCAFFOLD's local work; server_lr keeps steps of 10
+    # and more from amplifying rounding
     "fedexp": ("squared", "algo=fedexp", "sampled_clients=5"),
     "fedexp-debiased": ("binary", "algo=dp_fedexp", "privacy=local", "privacy.clip=0.3", "server_lr=0.1"),
     "fedexp-debiased-poisson": ("softmax", "algo=dp_fedexp", "privacy=local", "client_sampling=poisson", "sampled_clients=3"),
@@ -147,7 +151,9 @@ def test_the_cases_meet_the_rare_branches(monkeypatch: pytest.MonkeyPatch) -> No
 def test_coins_against_the_literal_algorithm(
     privacy: tuple[str, ...], dtype: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One turn per iteration, communication on a head. Steps after the last head are no part of the product's schedule."""
+    """One turn per iteration, communication on a head. Steps after the last head are no part of the
+    product's schedule.
+    """
     drawn = (
         "algo=dp_scaffnew",
         "algo.coins=true",

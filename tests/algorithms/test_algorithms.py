@@ -1,4 +1,5 @@
-"""What every algorithm has to satisfy. One that is added under conf/algo/ (or in a folder of DPFL_TEST_CONF) is tested without a word.
+"""What every algorithm has to satisfy. One that is added under conf/algo/ (or in a folder of
+DPFL_TEST_CONF) is tested without a word.
 
 `pytest tests/test_algorithms.py -k NAME` tests one of them.
 """
@@ -208,7 +209,9 @@ def test_number_format_and_device_are_the_ones_asked_for(algo: Algo, dtype: str)
 
 @pytest.mark.parametrize("trust", ["secagg", "central"])
 def test_nothing_is_left_on_another_device(algo: Algo, trust: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`meta` tensors have shapes and no numbers, and refuse to meet the CPU's: a stand-in for a GPU."""
+    """`meta` tensors have shapes and no numbers, and refuse to meet the CPU's: a stand-in for a
+    GPU.
+    """
     record = algo.settings().privacy.unit == "record"
     settings = algo.settings(
         **LOTS, privacy={} if record else {"trust": trust, "memory": "own_update"}, server_momentum=0.5

@@ -1,4 +1,6 @@
-"""What the controls of SCAFFOLD and the shifts of ScaffNew have to conserve, and that the two are the same where they should be."""
+"""What the controls of SCAFFOLD and the shifts of ScaffNew have to conserve, and that the two are
+the same where they should be.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,9 @@ def apart(one: torch.Tensor, other: torch.Tensor) -> float:
 
 @pytest.mark.parametrize("where", WHERE)
 def test_scaffold_with_every_client_is_scaffnew(where: str) -> None:
-    """Constant K and p = 1 / K: the same iterates, and h_i = c_i - c, whatever is remembered and wherever the noise is."""
+    """Constant K and p = 1 / K: the same iterates, and h_i = c_i - c, whatever is remembered and
+    wherever the noise is.
+    """
     one, other = played("dp_scaffold", *WHERE[where]).states(), played("dp_scaffnew", *WHERE[where]).states()
     for mine, theirs in zip(one, other, strict=True):
         server: Any = mine.server
@@ -74,7 +78,9 @@ def test_shifts_sum_to_zero_where_messages_are_remembered(where: str, cohort: in
 @pytest.mark.parametrize("algo", ["dp_scaffold", "dp_scaffold_warm", "dp_fedexp_scaffold"])
 @pytest.mark.parametrize("where", ["no-privacy", "local", "secagg-own-message", "record"])
 def test_the_servers_control_is_the_mean_of_the_clients(where: str, algo: str, cohort: int) -> None:
-    """At every round, over partial cohorts too: a client's control survives the rounds in which it is absent."""
+    """At every round, over partial cohorts too: a client's control survives the rounds in which it
+    is absent.
+    """
     overrides = [*WHERE[where], f"sampled_clients={cohort}"]
     if algo == "dp_scaffold_warm":
         overrides.append("algo.warm_rounds=3")

@@ -1,4 +1,6 @@
-"""Where the algorithms end up: optima by closed form or scipy, and Theorem 1's potential against its bound."""
+"""Where the algorithms end up: optima by closed form or scipy, and Theorem 1's potential against
+its bound.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +56,9 @@ def normal_equations(records: Records, parts: Parts) -> tuple[np.ndarray, np.nda
 
 
 def fedavg_fixed_point(A: np.ndarray, b: np.ndarray, lr: float, steps: int) -> np.ndarray:
-    """Local gradient descent on a quadratic is affine, x -> P_i x + q_i, and FedAvg's fixed point solves x = mean(P_i) x + mean(q_i)."""
+    """Local gradient descent on a quadratic is affine, x -> P_i x + q_i, and FedAvg's fixed point
+    solves x = mean(P_i) x + mean(q_i).
+    """
     eye = np.eye(b.shape[1])
     P = np.array([np.linalg.matrix_power(eye - lr * a, steps) for a in A])
     q = np.array([np.linalg.solve(a, (eye - p) @ c) for a, p, c in zip(A, P, b, strict=True)])
@@ -72,7 +76,8 @@ def test_scaffnew_reaches_the_optimum_where_fedavg_provably_stays_away() -> None
         settings = replace(settings_of(f"algo={algo}", *EXACT), lr=lr)
         ends[algo] = cohort_on(settings, records, parts).x().numpy()
     assert np.linalg.norm(ends["scaffnew"] - optimum) < 1e-6
-    # the same steps: FedAvg has converged, to a point that is a macroscopic way off, whatever the number of rounds
+    # the same steps: FedAvg has converged, to a point that is a macroscopic way off, whatever the
+    # number of rounds
     away = np.linalg.norm(fixed_point - optimum)
     assert away > 0.1
     assert np.linalg.norm(ends["fedavg"] - fixed_point) < 1e-9
@@ -152,7 +157,9 @@ def test_psi_stays_below_its_bound_without_noise(steps: int) -> None:
     assert psi[-1] < 0.1 * psi[0]
 
 
-ISOTROPIC = 0.01  # curvature of the data: with l2 = .1 one step forgets where it came from, and the theorem's bound is nearly tight
+# curvature of the data: with l2 = .1 one step forgets where it came from, and the theorem's bound
+# is nearly tight
+ISOTROPIC = 0.01
 SEEDS, ROUNDS = 30, 20
 NOISY = (
     "algo=dp_scaffnew",
@@ -183,7 +190,9 @@ def noisy(settings: Settings, factor: float = 1.0) -> tuple[np.ndarray, np.ndarr
 
 
 def excess(psi: np.ndarray, bound: np.ndarray) -> float:
-    """How many standard errors (over seeds, of the mean over rounds) psi lies above its bound; the first round is still the start's."""
+    """How many standard errors (over seeds, of the mean over rounds) psi lies above its bound; the
+    first round is still the start's.
+    """
     means = (psi / bound - 1)[:, 1:].mean(axis=1)
     return float(means.mean() / (means.std(ddof=1) / np.sqrt(SEEDS)))
 
@@ -197,7 +206,9 @@ def test_psi_stays_below_its_bound_in_expectation_with_noise() -> None:
 
 
 def test_psi_stays_below_its_bound_in_expectation_over_coins() -> None:
-    """A fixed number of heads is a stopping time: (psi - noise's part) / rho^t is a supermartingale up to it."""
+    """A fixed number of heads is a stopping time: (psi - noise's part) / rho^t is a supermartingale
+    up to it.
+    """
     settings = replace(settings_of(*NOISY, "algo.coins=true"), local_steps=2, rounds=60, total_steps=120)
     psi, bound = noisy(settings)
     assert len({round(float(b), 9) for b in bound[:, 0]}) > 2  # the seeds' coins differ

@@ -1,4 +1,6 @@
-"""What the door tells FedEXP's step: unbiased where the paper's formula is, noised as accounted for, biased where that is asked for."""
+"""What the door tells FedEXP's step: unbiased where the paper's formula is, noised as accounted
+for, biased where that is asked for.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""`server_momentum_of`: what the server's velocity is a sum of, where the learning rate decays; both against a plain loop."""
+"""`server_momentum_of`: what the server's velocity is a sum of, where the learning rate decays;
+both against a plain loop.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ def settings(form: str, decay: float = DECAY) -> Settings:
 
 
 def by_hand(made: Settings, factor: float) -> list[torch.Tensor]:
-    """v <- factor v + step, x <- x + server_lr v, with each round's step by a server that has neither."""
+    """v <- factor v + step, x <- x + server_lr v, with each round's step by a server that has
+    neither.
+    """
     played = cohort_of(replace(made, server_momentum=0.0, server_lr=1.0))
     state, velocity, ends = played.start, torch.zeros_like(played.start.server.x), []
     for index in range(ROUNDS):
@@ -45,7 +49,9 @@ def test_each_form_is_its_plain_loop(form: str, factor: float) -> None:
 
 
 def test_directions_keep_the_units_of_the_learning_rate() -> None:
-    """v / lr_t is the heavy ball's sum of steps / lr: old ones are not weighed by the larger learning rate that they had."""
+    """v / lr_t is the heavy ball's sum of steps / lr: old ones are not weighed by the larger
+    learning rate that they had.
+    """
     played = cohort_of(settings("direction"))
     steps, velocities = [], []
     state = played.start

@@ -1,9 +1,11 @@
-"""What control variates may be made of under secure aggregation: a counterexample, run through the product's own engine.
+"""What control variates may be made of under secure aggregation: a counterexample, run through the
+product's own engine.
 
-Shifts that sum to zero and hold the clients' own noise shares make later sums reveal single messages, because the others' shifts
-sum to minus one's own. The cohort's sums are then not independent looks at one client: a test on four sums tells two
-neighbouring federations apart twice as well as four looks through the sum's noise would allow. Shifts made of updates without
-the noise do not leak: what a client remembers then is a function of its own data and of what everybody sees.
+Shifts that sum to zero and hold the clients' own noise shares make later sums reveal single
+messages, because the others' shifts sum to minus one's own. The cohort's sums are then not
+independent looks at one client: a test on four sums tells two neighbouring federations apart twice
+as well as four looks through the sum's noise would allow. Shifts made of updates without the noise
+do not leak: what a client remembers then is a function of its own data and of what everybody sees.
 """
 
 import numpy as np
@@ -33,7 +35,9 @@ STANDARD_ERROR = (2 / RUNS) ** 0.5 * (
 
 
 def federation(sign: int) -> Federation:
-    """One client pulls as hard as it can to one side; the losses of all others are flat. One parameter."""
+    """One client pulls as hard as it can to one side; the losses of all others are flat. One
+    parameter.
+    """
     x = np.zeros((CLIENTS, 1), dtype=np.float32)
     y = np.zeros(CLIENTS, dtype=np.float32)
     x[0], y[0] = 1, sign * 1e6

@@ -1,4 +1,6 @@
-"""Adding an algorithm is one Python file and one YAML with the same stem: the conformance suite finds it, the command runs it."""
+"""Adding an algorithm is one Python file and one YAML with the same stem: the conformance suite
+finds it, the command runs it.
+"""
 
 from __future__ import annotations
 
@@ -67,7 +69,9 @@ def add_broken(folder: Path) -> None:
 
 
 def conformance(folder: Path, chosen: str) -> tuple[int, set[str], set[str]]:
-    """The suite on the folder's algorithms, in a process of its own: exit code, tests that passed and tests that failed."""
+    """The suite on the folder's algorithms, in a process of its own: exit code, tests that passed
+    and tests that failed.
+    """
     suite = Path(__file__).with_name("test_algorithms.py")
     environment = {**os.environ, "DPFL_TEST_CONF": str(folder), "PYTHONPATH": str(folder)}
     command = [sys.executable, "-m", "pytest", suite, "-k", chosen, "-q", "-rpf", "-p", "no:cacheprovider"]

@@ -1,4 +1,6 @@
-"""From records to the clients' store: in their own memory where that can be, whatever holds them; splits within clients."""
+"""From records to the clients' store: in their own memory where that can be, whatever holds them;
+splits within clients.
+"""
 
 from __future__ import annotations
 
@@ -116,7 +118,8 @@ def test_each_client_tests_on_its_own_records(way: str) -> None:
     sizes = federation.sizes + tests
     assert sizes.sum() == 1797
     assert np.array_equal(tests, np.floor(0.2 * sizes + 0.5))
-    # a client's own classes are those that it is tested on; a split before the deal would test everyone on all ten
+    # a client's own classes are those that it is tested on; a split before the deal would test
+    # everyone on all ten
     if way == "partition=similarity":
         trained, tested = (
             [np.bincount(y, minlength=10).argmax() for y in parts]
@@ -149,7 +152,8 @@ def test_client_test_metric_is_reported(tmp_path: Path) -> None:
             told[split] = list(csv.DictReader(file))[-1]
     assert told["global"]["client_test_metric"] == ""
     assert 0 < float(told["client"]["client_test_metric"]) <= 1
-    # clients differ by at most one test record, so the mean over clients is nearly that over records
+    # clients differ by at most one test record, so the mean over clients is nearly that over
+    # records
     assert float(told["client"]["client_test_metric"]) == pytest.approx(
         float(told["client"]["test_metric"]), abs=0.02
     )

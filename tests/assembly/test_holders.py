@@ -1,4 +1,6 @@
-"""Who holds a record is counted from what was dealt: no name, no file and no partition of a user's own can make eps smaller than that."""
+"""Who holds a record is counted from what was dealt: no name, no file and no partition of a user's
+own can make eps smaller than that.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,9 @@ def {name}(labels, owners, clients, rng):
 
 @pytest.fixture
 def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Writes a partition of one's own (its function's body after an equal split, and keys of its YAML) and returns what selects it."""
+    """Writes a partition of one's own (its function's body after an equal split, and keys of its
+    YAML) and returns what selects it.
+    """
     monkeypatch.syspath_prepend(tmp_path)
     (tmp_path / "conf" / "partition").mkdir(parents=True)
 
@@ -59,7 +63,9 @@ def run(*overrides: str) -> dict[str, Any]:
     ["ours", "renamed on the command line", "renamed in a YAML file", "called by a function of one's own"],
 )
 def test_half_of_all_records_each_by_whatever_name(way: str, own: Any) -> None:
-    """Ten clients draw half of the digits each, and some record sits in all ten: eps 6.677. Told apart by its name it was 1.999."""
+    """Ten clients draw half of the digits each, and some record sits in all ten: eps 6.677. Told
+    apart by its name it was 1.999.
+    """
     inside = "from dpfl_bench.federation.partition import held; parts = held(len(labels), clients, rng, 50)"
     chosen = {
         "ours": ["partition=overlap", "partition.percent=50"],
@@ -96,7 +102,9 @@ def test_the_plan_says_what_it_cannot_know(own: Any) -> None:
 
 
 def test_an_own_partition_s_smallest_client_is_not_guessed(own: Any) -> None:
-    """Equal shares of 1438 digits are 143 records; this partition leaves one client 20, whose lots of 14 amplify far less."""
+    """Equal shares of 1438 digits are 143 records; this partition leaves one client 20, whose lots
+    of 14 amplify far less.
+    """
     chosen = own("uneven", "parts[1] = np.concatenate([parts[0][20:], parts[1]]); parts[0] = parts[0][:20]")
     lots = (
         "algo=dp_fedavg",
@@ -135,7 +143,9 @@ def test_an_own_partition_s_smallest_client_is_not_guessed(own: Any) -> None:
     ],
 )
 def test_what_no_partition_may_deal(own: Any, name: str, body: str, words: str) -> None:
-    """Also without privacy: a record that counts twice is another problem than the one that was asked."""
+    """Also without privacy: a record that counts twice is another problem than the one that was
+    asked.
+    """
     for private in (HALVES, ("algo=fedavg", "dataset=digits", "clients=10", "rounds=1", "local_steps=1")):
         said = call("run", *private, *own(name, body), *QUICK)
         assert said.code == 2
@@ -181,7 +191,9 @@ def naive_exposure(parts: list[np.ndarray], taken: np.ndarray) -> int:
 
 @pytest.mark.parametrize("seed", range(40))
 def test_eps_is_never_below_the_count_over_holders(seed: int) -> None:
-    """Random partitions, ours and others, that overlap or do not; clients that take part more or less often."""
+    """Random partitions, ours and others, that overlap or do not; clients that take part more or
+    less often.
+    """
     draw = np.random.default_rng(seed)
     records, clients = int(draw.integers(20, 200)), int(draw.integers(1, 12))
     labels = draw.integers(0, 3, records)
@@ -204,7 +216,9 @@ def test_eps_is_never_below_the_count_over_holders(seed: int) -> None:
 
 
 def test_overlap_with_sampled_clients_counts_every_holder_towards_a_third_party() -> None:
-    """The coins of the clients that hold a record are not independent: as if all took part in every round. Nothing of the draw shows."""
+    """The coins of the clients that hold a record are not independent: as if all took part in every
+    round. Nothing of the draw shows.
+    """
     from dpfl_bench.budget.budget import Budget, drawn_schedules
 
     settings = settings_of(

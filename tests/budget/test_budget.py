@@ -1,4 +1,6 @@
-"""From settings to noise and epsilons at both levels: the papers' numbers through `plan`, overlap, epochs, budget stop, colluders."""
+"""From settings to noise and epsilons at both levels: the papers' numbers through `plan`, overlap,
+epochs, budget stop, colluders.
+"""
 
 from __future__ import annotations
 
@@ -226,7 +228,9 @@ def test_it_stops_sampled_runs_too() -> None:
 
 
 def test_where_a_run_stops_does_not_tell_how_the_cohorts_fell() -> None:
-    """A reviewer's case: chosen by the drawn cohorts, the number of rounds was 10, 11 or 12, and delta 1.13 times what was said."""
+    """A reviewer's case: chosen by the drawn cohorts, the number of rounds was 10, 11 or 12, and
+    delta 1.13 times what was said.
+    """
     shared = ("algo=dp_fedavg", "privacy=record", "privacy.observer=third_party", "clients=2", "sampled_clients=1", "rounds=40",
               "local_steps=1", "privacy.calibration=fixed", "privacy.noise_multiplier=5.0011", "stop_at_eps=2")  # fmt: skip
     budgets = [

@@ -71,7 +71,9 @@ def test_together_they_spend_more_than_one_and_less_than_the_sum(overrides: tupl
 
 
 def test_the_server_s_worst_client_is_that_of_all_repeats() -> None:
-    """A client that was often drawn for one seed is seldom the one of another: the sum over seeds is counted, client by client."""
+    """A client that was often drawn for one seed is seldom the one of another: the sum over seeds
+    is counted, client by client.
+    """
     fixed = ("privacy.calibration=fixed", "privacy.noise_multiplier=8")
     settings = settings_of(
         "algo=dp_fedavg", "rounds=9", "local_steps=1", "clients=30", "sampled_clients=3", "repeats=5", *fixed

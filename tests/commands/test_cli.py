@@ -1,4 +1,6 @@
-"""`dpfl-bench run`: the run folder, asked twice, the user's own YAML, divergence, the other verbs' surface."""
+"""`dpfl-bench run`: the run folder, asked twice, the user's own YAML, divergence, the other verbs'
+surface.
+"""
 
 from __future__ import annotations
 

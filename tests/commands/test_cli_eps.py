@@ -1,4 +1,6 @@
-"""The eps that runs report: never above the target, close to it under exact calibration, and growing round by round."""
+"""The eps that runs report: never above the target, close to it under exact calibration, and
+growing round by round.
+"""
 
 from __future__ import annotations
 
@@ -58,7 +60,9 @@ def test_formula_tells_the_nominal_eps_beside_the_real_one() -> None:
 
 
 def test_a_fixed_noise_tells_its_eps() -> None:
-    """One release at multiplier 1 is mu = 1: delta(eps) = Phi(1/2 - eps) - e^eps Phi(-1/2 - eps) is 1e-5 at eps 4.3772."""
+    """One release at multiplier 1 is mu = 1: delta(eps) = Phi(1/2 - eps) - e^eps Phi(-1/2 - eps) is
+    1e-5 at eps 4.3772.
+    """
     folder = call(
         "run", "privacy.calibration=fixed", "privacy.noise_multiplier=1", "rounds=1", "local_steps=2", *QUICK
     ).folder

@@ -1,4 +1,6 @@
-"""`dpfl-bench plan`: its keys, its text, and the golden numbers of PAPERS.md for `balancing` and `normalized`."""
+"""`dpfl-bench plan`: its keys, its text, and the golden numbers of PAPERS.md for `balancing` and
+`normalized`.
+"""
 
 from __future__ import annotations
 
@@ -97,7 +99,9 @@ def test_v_of_balancing(eps: float, one: float, two: float, privacy: str) -> Non
 
 @pytest.mark.parametrize(("eps", "expected"), [(3.3, 2153.92), (2, 1894.40), (1, 1535.18), (0.5, 1175.96)])
 def test_T_star_of_balancing(eps: float, expected: float) -> None:
-    """PAPERS.md: psi0=1e8, delta=1e-5, mu=.01, L=2.596214, v=8, C=.1, N=10, d=112; B(T) is least there."""
+    """PAPERS.md: psi0=1e8, delta=1e-5, mu=.01, L=2.596214, v=8, C=.1, N=10, d=112; B(T) is least
+    there.
+    """
     mushrooms = ["dataset=mushrooms", "model.l2=.01", "delta=1e-5", "theory.psi0=1e8", "clients=10"]
     formula = ["privacy=local", "privacy.calibration=formula", "privacy.v=8", "privacy.clip=.1"]
     made = planned(*mushrooms, *formula, f"eps={eps}")
@@ -140,7 +144,9 @@ def test_q_of_normalized(eps: float, delta: float, expected: float) -> None:
 
 
 def test_the_rounds_that_are_allowed_are_really_allowed() -> None:
-    """Poisson cohorts under local trust: a longer run may meet a smaller cohort, which hides less towards a third party."""
+    """Poisson cohorts under local trust: a longer run may meet a smaller cohort, which hides less
+    towards a third party.
+    """
     poisson = (
         "algo=dp_fedavg",
         "privacy=local",

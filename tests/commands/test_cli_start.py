@@ -1,4 +1,6 @@
-"""What starting up costs: help, list, --cfg job and plan load no torch, and help answers in under half a second."""
+"""What starting up costs: help, list, --cfg job and plan load no torch, and help answers in under
+half a second.
+"""
 
 from __future__ import annotations
 

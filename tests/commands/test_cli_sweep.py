@@ -32,7 +32,9 @@ def statuses() -> list[str]:
 def broken(
     monkeypatch: pytest.MonkeyPatch, error: BaseException | signal.Signals, lr: float = 1.5
 ) -> Iterator[Callable[[], list[float]]]:
-    """The data of one learning rate cannot be loaded: that raises or kills. Yields what tells the learning rates that were tried."""
+    """The data of one learning rate cannot be loaded: that raises or kills. Yields what tells the
+    learning rates that were tried.
+    """
     real, log = job.load_data, Path("tried").absolute()  # a sweep's runs are another process's
     log.touch()
 

@@ -1,4 +1,6 @@
-"""`dpfl-bench replay`: a folder's question again, from the folder alone, and whether every number is the same."""
+"""`dpfl-bench replay`: a folder's question again, from the folder alone, and whether every number
+is the same.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""What is refused before any data loads: one line with the key and the remedy, exit code 2, no traceback, no folder."""
+"""What is refused before any data loads: one line with the key and the remedy, exit code 2, no
+traceback, no folder.
+"""
 
 from __future__ import annotations
 

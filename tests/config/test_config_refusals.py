@@ -1,4 +1,6 @@
-"""Refusals that come later or elsewhere: after the records are dealt, from `plan`, from a sweep, from the installed command."""
+"""Refusals that come later or elsewhere: after the records are dealt, from `plan`, from a sweep,
+from the installed command.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,8 @@ from test_config import check, table
 
 from dpfl_bench.experiment import job
 
-# of a file whose shape and number of records no YAML file knows: 10 records of 3 numbers, 8 of them for training
+# of a file whose shape and number of records no YAML file knows: 10 records of 3 numbers, 8 of them
+# for training
 TINY = "dataset=libsvm dataset.path=tiny.txt clients=2"
 AFTER_LOADING = f"""
 dataset=libsvm dataset.path=nowhere.txt clients=2 | nowhere.txt | dataset.path

@@ -1,4 +1,6 @@
-"""What the YAML files alone know to be wrong is refused when a sweep is validated, and nothing else is: the records agree."""
+"""What the YAML files alone know to be wrong is refused when a sweep is validated, and nothing else
+is: the records agree.
+"""
 
 from __future__ import annotations
 
@@ -151,7 +153,9 @@ def names(group: str) -> list[str]:
 
 
 def late(made: Settings) -> str:
-    """Why the model cannot be built for records of the data set's shape, or its outputs not be held to their targets; empty if they can."""
+    """Why the model cannot be built for records of the data set's shape, or its outputs not be held
+    to their targets; empty if they can.
+    """
     dataset = made.dataset
     tokens, asked = dataset["holds"]["tokens"], dataset.get("task", "classify")
     try:
@@ -248,7 +252,9 @@ def test_the_smallest_client_by_shards(records: int, clients: int, shards: int, 
 
 
 def test_a_lot_that_chance_leaves_room_for_is_not_refused() -> None:
-    """7 records in 4 shards for 2 clients: the smaller has 3 of them, though two of the smaller shards would have been 2."""
+    """7 records in 4 shards for 2 clients: the smaller has 3 of them, though two of the smaller
+    shards would have been 2.
+    """
     few = ("clients=2", "dataset.records=7", "dataset.test_fraction=.9")
     assert complaint(*few, "batch_size=3") == ""
     assert "smallest client's records, 3" in complaint(*few, "batch_size=4")

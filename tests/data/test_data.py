@@ -163,7 +163,8 @@ def test_files_have_every_key(file: Path) -> None:
     assert all(p.default is inspect.Parameter.empty for p in inspect.signature(function).parameters.values())
 
 
-# of these a test machine has a sample at most: test_vision.py, test_leaf.py and test_medical.py say what is in it
+# of these a test machine has a sample at most: test_vision.py, test_leaf.py and test_medical.py say
+# what is in it
 SAMPLED = {
     "cifar10",
     "cifar100",

@@ -1,4 +1,6 @@
-"""Downloads against a server on this machine that hangs up, ignores Range, or serves the wrong bytes."""
+"""Downloads against a server on this machine that hangs up, ignores Range, or serves the wrong
+bytes.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""LEAF's FEMNIST, Shakespeare and Reddit: small files, good and bad, and the real ones where DPFL_DATA_DIR has them."""
+"""LEAF's FEMNIST, Shakespeare and Reddit: small files, good and bad, and the real ones where
+DPFL_DATA_DIR has them.
+"""
 
 from __future__ import annotations
 
@@ -352,7 +354,9 @@ def test_bad_files_are_named(train: Content | str | bytes, message: str, tmp_pat
 def test_a_user_in_two_files_of_a_part_is_refused(
     part: str, name: str, load: Callable[[Path], Records], record: tuple[list[Any], list[Any]], tmp_path: Path
 ) -> None:
-    """A copied file would double its records; a test file among the training files would leak what it holds."""
+    """A copied file would double its records; a test file among the training files would leak what
+    it holds.
+    """
     for key in ("train__a", "test__a"):
         put(tmp_path, name, **{key: content({"one": record, "two": record})})
     (tmp_path / name / "data/reddit_vocab.json").write_text(json.dumps(VOCABULARY))
@@ -367,7 +371,9 @@ def test_a_user_in_two_files_of_a_part_is_refused(
 
 
 def test_what_leafs_split_leaves_behind_is_no_error(tmp_path: Path) -> None:
-    """Users too small to split are off the list but stay in user_data, empty; names that look like fields are names."""
+    """Users too small to split are off the list but stay in user_data, empty; names that look like
+    fields are names.
+    """
     made = content({"x": ([WHITE], [1]), "y": ([INK], [2])})
     made["user_data"]["tiny"] = {"x": [], "y": []}
     put(tmp_path, "femnist", train={**made, "hierarchies": ["a", "b"]}, test=made)

@@ -1,4 +1,6 @@
-"""Fed-IXI and Messidor: the preprocessing on real files, who owns what, and what is said of bad files."""
+"""Fed-IXI and Messidor: the preprocessing on real files, who owns what, and what is said of bad
+files.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,9 @@ def dice(one: np.ndarray, other: np.ndarray) -> float:
 
 
 def in_the_scanner(file: Path, order: int) -> np.ndarray:
-    """The raw file at the centres of 48x60x48 equal boxes, found by scanner coordinates: no reorientation, no windows."""
+    """The raw file at the centres of 48x60x48 equal boxes, found by scanner coordinates: no
+    reorientation, no windows.
+    """
     raw = nibabel.load(file)
     corners = np.array(np.meshgrid(*[(-0.5, size - 0.5) for size in raw.shape], indexing="ij")).reshape(3, -1)
     ends = raw.affine[:3, :3] @ corners + raw.affine[:3, 3:]
@@ -453,7 +457,9 @@ def test_augmentation_depends_on_its_seed_alone(labelled: Path) -> None:
 
 
 def test_a_photograph_and_its_absence_move_nobody_else_s(labelled: Path) -> None:
-    """Neither what an image looks like nor whether it is there decides how another is cropped, flipped or turned."""
+    """Neither what an image looks like nor whether it is there decides how another is cropped,
+    flipped or turned.
+    """
     before = augmented(load(labelled).train_x, 0)
     pil.fromarray(np.full((90, 70, 3), 255, np.uint8)).save(labelled / "Messidor/images/b.png")
     after = augmented(load(labelled).train_x, 0)

@@ -1,4 +1,6 @@
-"""What of one client's records reaches another's before training: nothing, or the run is marked as not fully accounted."""
+"""What of one client's records reaches another's before training: nothing, or the run is marked as
+not fully accounted.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,9 @@ def prepared(raw: Records, way: str, **change: Any) -> Records:
 
 
 def attacked(value: float) -> tuple[Records, Records, np.ndarray]:
-    """The published records; the same with one client's first feature at `value`; and which records are the others'."""
+    """The published records; the same with one client's first feature at `value`; and which records
+    are the others'.
+    """
     honest = breast_cancer.load()
     x, mine = honest.train_x.copy(), np.arange(40, 46)
     x[mine, 0] = value
@@ -129,7 +133,9 @@ def test_what_is_said_to_be_public_is_taken_so(overrides: tuple[str, ...], leaks
 
 
 def test_a_renamed_reddit_is_reddit(tmp_path: Path) -> None:
-    """The loader counts, not the name; a file of one's own that says nothing about its vocabulary is taken to have counted words."""
+    """The loader counts, not the name; a file of one's own that says nothing about its vocabulary
+    is taken to have counted words.
+    """
     text = (CONF / "dataset/reddit.yaml").read_text().replace("name: reddit", "name: mine")
     (tmp_path / "own/dataset").mkdir(parents=True)
     (tmp_path / "own/dataset/mine.yaml").write_text(
@@ -277,7 +283,9 @@ def test_projections_that_overflow_are_refused() -> None:
 
 
 def test_a_natural_client_s_split_looks_at_its_own_records_alone() -> None:
-    """Neither how many records another client has, nor which, moves a record of this one in or out of the test set."""
+    """Neither how many records another client has, nor which, moves a record of this one in or out
+    of the test set.
+    """
     draw = np.random.default_rng(0)
     x, y, owners = (
         draw.normal(size=(60, 3)).astype(np.float32),
@@ -350,7 +358,9 @@ def test_labels_and_features_that_the_file_did_not_declare_are_refused(tmp_path:
 
 
 def shift(way: str, value: float) -> float:
-    """How far one client moves the first round's sum, in standard deviations of its noise. The noise is the same on both sides."""
+    """How far one client moves the first round's sum, in standard deviations of its noise. The
+    noise is the same on both sides.
+    """
     settings = settings_of(
         "algo=dp_fedavg",
         "rounds=1",

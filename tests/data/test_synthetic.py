@@ -80,7 +80,9 @@ def test_logistic_models_differ_between_clients() -> None:
 
 
 def test_alpha_as_printed_only_redraws_the_labels() -> None:
-    """W_i and b_i are N(0, 1 + alpha) throughout, and argmax does not see a common scale; beta it does see."""
+    """W_i and b_i are N(0, 1 + alpha) throughout, and argmax does not see a common scale; beta it
+    does see.
+    """
     base, alpha, beta = (favourite(alpha, beta) for alpha, beta in ((0.0, 0.0), (100.0, 0.0), (0.0, 5.0)))
     error = (base.var() / 400 + alpha.var() / 400) ** 0.5
     assert abs(base.mean() - alpha.mean()) < 5 * error
@@ -112,7 +114,8 @@ def test_quadratics_are_least_squares_problems() -> None:
     factors = np.linalg.cholesky(rows @ rows.transpose(0, 2, 1))
     white = np.linalg.solve(factors, targets[..., None])
     assert abs((white**2).mean() - 1) < 5 * (2 / white.size) ** 0.5
-    # half the mean squared residual is 1/2 (w - w*)' A A' (w - w*), A = rows' / sqrt(rank), at any w* that fits
+    # half the mean squared residual is 1/2 (w - w*)' A A' (w - w*), A = rows' / sqrt(rank), at any
+    # w* that fits
     optimum = np.stack([np.linalg.lstsq(a, b, rcond=None)[0] for a, b in zip(rows, targets, strict=True)])
     step = np.random.default_rng(0).normal(size=dimension) - optimum
     a = rows.transpose(0, 2, 1) / rank**0.5

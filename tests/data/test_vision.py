@@ -1,4 +1,6 @@
-"""The image sets through torchvision: checksums, subsets, downloads, unreadable files, and what the real files hold."""
+"""The image sets through torchvision: checksums, subsets, downloads, unreadable files, and what the
+real files hold.
+"""
 
 from __future__ import annotations
 
@@ -57,7 +59,9 @@ def idx(values: np.ndarray) -> bytes:
 
 
 def made_up(name: str, root: Path) -> tuple[Path, dict[str, np.ndarray]]:
-    """Small files of the set in its format under `root`; their folder, and each part's images as (n, c, h, w)."""
+    """Small files of the set in its format under `root`; their folder, and each part's images as
+    (n, c, h, w).
+    """
     kind, draw, images = image_sets.SETS[name], np.random.default_rng(0), {}
     folder = root / kind.folder
     folder.mkdir(parents=True)
@@ -88,7 +92,9 @@ def made_up(name: str, root: Path) -> tuple[Path, dict[str, np.ndarray]]:
 
 
 def believe(name: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let torchvision's checksums be those of the made-up files; pack CIFAR's archive beside its folder."""
+    """Let torchvision's checksums be those of the made-up files; pack CIFAR's archive beside its
+    folder.
+    """
     kind = image_sets.SETS[name]
     source = getattr(import_torchvision().datasets, kind.source)
     if name.startswith("CIFAR"):
@@ -416,7 +422,8 @@ def test_real_cifar10() -> None:
     got = load("CIFAR10", root, verify=False)
     assert histogram(got.test_y, 10) == [1000] * 10
     assert got.train_x.shape[1:] == (3, 32, 32)
-    # colour planes and rows are where they belong: neighbours are far more alike than pixels half an image away
+    # colour planes and rows are where they belong: neighbours are far more alike than pixels half
+    # an image away
     x = got.test_x.astype(np.int16)
     for axis in (2, 3):
         assert np.abs(np.diff(x, axis=axis)).mean() < 0.5 * np.abs(x - np.roll(x, 16, axis=axis)).mean()
@@ -485,7 +492,9 @@ def test_real_emnist_is_upright(name: str) -> None:
 
 
 def as_python_2(content: Any) -> bytes:
-    """A pickle with bytes as Python 2 wrote them, who made CIFAR's files: read, they are text first."""
+    """A pickle with bytes as Python 2 wrote them, who made CIFAR's files: read, they are text
+    first.
+    """
     file = io.BytesIO()
     writer: Any = pickle._Pickler(file, 2)  # type: ignore[attr-defined]
     writer.dispatch = {

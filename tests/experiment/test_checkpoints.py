@@ -1,4 +1,6 @@
-"""What lies in a run's folder is its own and whole, or is not gone on from: never a silently wrong number, never a traceback."""
+"""What lies in a run's folder is its own and whole, or is not gone on from: never a silently wrong
+number, never a traceback.
+"""
 
 from __future__ import annotations
 
@@ -82,7 +84,9 @@ def flipped(path: Path, place: int, bit: int = 0) -> None:
 
 
 def test_every_part_of_a_checkpoint_is_watched_over(cut: Path) -> None:
-    """Headers, tensors, pickled whole numbers, directories and what the file tells of itself: one bit of a byte at a time."""
+    """Headers, tensors, pickled whole numbers, directories and what the file tells of itself: one
+    bit of a byte at a time.
+    """
     size = (cut / LATEST).stat().st_size
     for place in sorted({*range(0, size, 23), *range(0, 1024), *range(size - 2 * sealed.END, size)}):
         with (cut / LATEST).open("r+b") as file:

@@ -1,4 +1,6 @@
-"""How a run ends, and who may decide that: no client's data, and no record's; and what is said where the data did."""
+"""How a run ends, and who may decide that: no client's data, and no record's; and what is said
+where the data did.
+"""
 
 from __future__ import annotations
 
@@ -60,7 +62,9 @@ PLACES = [
 @pytest.mark.parametrize("place", PLACES, ids=" ".join)
 @pytest.mark.parametrize("size", [1e20, 3e38])
 def test_one_record_ends_no_run(size: float, place: tuple[str, ...], tmp_path: Path) -> None:
-    """Finite, and beyond what a model can take: the run ends as it does without, at the same eps, and its file counts it."""
+    """Finite, and beyond what a model can take: the run ends as it does without, at the same eps,
+    and its file counts it.
+    """
     given = ("algo=dp_fedavg", "model=mlp", "lr=0.5", "eps=20", *place, *SHORT)
     results = []
     for name, large in (("plain", None), ("evil", size)):

@@ -1,4 +1,6 @@
-"""How many workers, how many clients at a time, how much memory: what the engine decides, and what it refuses."""
+"""How many workers, how many clients at a time, how much memory: what the engine decides, and what
+it refuses.
+"""
 
 from __future__ import annotations
 
@@ -282,7 +284,9 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="another C library than glibc")
 def test_memory_that_is_freed_is_kept() -> None:
-    """Pages that come from the system again in each step, where malloc is told to give back what it can, against none."""
+    """Pages that come from the system again in each step, where malloc is told to give back what it
+    can, against none.
+    """
     eager = {**os.environ, "MALLOC_TRIM_THRESHOLD_": "131072", "MALLOC_MMAP_THRESHOLD_": "131072"}
     found = {
         way: int(subprocess.check_output([sys.executable, "-c", FAULTS, way], env=eager))

@@ -62,10 +62,12 @@ def same_numbers(one: Path, other: Path) -> None:
 
 
 def kill_often(server: Forks, arguments: list[str], folder: Path, row: float, dice: random.Random) -> int:
-    """Start and kill the command KILLS times, four in five once it trains, the rest while it starts: how many hit the training.
+    """Start and kill the command KILLS times, four in five once it trains, the rest while it
+    starts: how many hit the training.
 
-    A row of metrics.csv takes about `row` seconds. The moments are counted in rows, and a fraction of one, so that a machine that is
-    slow now and fast then does not end the training before the last kill.
+    A row of metrics.csv takes about `row` seconds. The moments are counted in rows, and a fraction
+    of one, so that a machine that is slow now and fast then does not end the training before the
+    last kill.
     """
     hits = 0
     for _ in range(KILLS):

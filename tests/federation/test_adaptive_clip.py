@@ -1,4 +1,6 @@
-"""C that follows the norms: adaptive quantile clipping, accounted; the median, which is not and says so wherever it shows."""
+"""C that follows the norms: adaptive quantile clipping, accounted; the median, which is not and
+says so wherever it shows.
+"""
 
 from __future__ import annotations
 
@@ -56,7 +58,9 @@ def test_without_noise_c_goes_to_the_quantile(quantile: float) -> None:
 @pytest.mark.parametrize("neighbours", ["replace_one", "add_remove_one"])
 @pytest.mark.parametrize("trust", ["central", "secagg", "local"])
 def test_the_bits_have_the_noise_that_is_accounted_for(trust: str, neighbours: str) -> None:
-    """Multiplier 5 * .6 of a sum that one client moves by 1 if it is replaced, by 1/2 if it falls silent (the bits are centred)."""
+    """Multiplier 5 * .6 of a sum that one client moves by 1 if it is replaced, by 1/2 if it falls
+    silent (the bits are centred).
+    """
     door = door_of(f"privacy={trust}", f"privacy.neighbours={neighbours}", "privacy.quantile_noise=5")
     updates = torch.ones(CLIENTS, 2, dtype=torch.float64)  # all norms below C
     rounds = 400

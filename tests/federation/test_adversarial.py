@@ -1,7 +1,9 @@
-"""Finite data as bad as they come, at both doors: what leaves is finite, moves by the sensitivity at most, and is never longer than C.
+"""Finite data as bad as they come, at both doors: what leaves is finite, moves by the sensitivity
+at most, and is never longer than C.
 
-Numbers up to the ends of the format, denormals and -0 go in as data; what a model makes of them (infinities, NaN) comes to the doors.
-Noise is the same on both sides of a comparison, so that what differs is what the noise has to hide.
+Numbers up to the ends of the format, denormals and -0 go in as data; what a model makes of them
+(infinities, NaN) comes to the doors. Noise is the same on both sides of a comparison, so that what
+differs is what the noise has to hide.
 """
 
 from __future__ import annotations
@@ -57,7 +59,9 @@ def length(row: Tensor) -> float:
 @pytest.mark.parametrize("bound", [1e-12, 1.2e-6, 0.3, 1e3, 1e30])
 @pytest.mark.parametrize("dimension", [1, 30, 1000, 20_000])
 def test_no_finite_update_is_longer_than_the_bound(dimension: int, bound: float, dtype: torch.dtype) -> None:
-    """By either way of bounding; and one that was longer has that length still, for it is no NaN that counts as nothing."""
+    """By either way of bounding; and one that was longer has that length still, for it is no NaN
+    that counts as nothing.
+    """
     draw = torch.from_numpy(np.random.default_rng(dimension).uniform(0.5, 1, (1, dimension))).to(dtype)
     sizes = [
         0.0,
@@ -167,7 +171,9 @@ def passed(door: SendDoor, rows: Tensor) -> tuple[Passage, Tensor]:
 def test_one_client_at_the_send_door(
     trust: str, mechanism: str, bound: str, memory: str, dtype: torch.dtype
 ) -> None:
-    """Whatever it offers: all is finite, the others' messages stay to the bit, and everything moves by its sensitivity at most."""
+    """Whatever it offers: all is finite, the others' messages stay to the bit, and everything moves
+    by its sensitivity at most.
+    """
     door = door_of(trust, bound, mechanism, memory)
     others = torch.from_numpy(np.random.default_rng(2).normal(size=(CLIENTS, DIMENSION))).to(dtype)
     found: dict[str, tuple[Passage, Tensor]] = {}
@@ -368,7 +374,9 @@ def test_no_record_adds_more_than_the_bound(kind: str, backend: str, clip: float
 @pytest.mark.parametrize("clip", [1.2e-6, 1e-3])
 @pytest.mark.parametrize("kind", ["two classes", "one layer", "positions"])
 def test_a_long_record_with_a_short_residual(kind: str, clip: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whose product is of a usual length, while scales times the residual would be among float32's last numbers, which round by half."""
+    """Whose product is of a usual length, while scales times the residual would be among float32's
+    last numbers, which round by half.
+    """
     long = torch.zeros(1, 1, *SHAPE)
     long.view(-1)[0] = 3e38
     y, target = torch.zeros(1, 72), torch.zeros(1, 1, dtype=torch.long)
@@ -471,7 +479,9 @@ def settings_for(algo: str, model: str, place: str, *more: str) -> Settings:
 
 
 def evil(settings: Settings, size: float, who: slice = slice(0, 3)) -> Played:
-    """Three records of the first client are that large, one of them all zeros but for a denormal and a -0."""
+    """Three records of the first client are that large, one of them all zeros but for a denormal
+    and a -0.
+    """
     draw = np.random.default_rng(6)
     x, y = draw.normal(size=(12, 5)).astype(np.float32), draw.integers(0, 3, 12)
     with np.errstate(over="ignore"):
@@ -523,7 +533,9 @@ def test_workers_count_alike(place: str) -> None:
 @pytest.mark.parametrize("place", ["secagg", "central"])
 @pytest.mark.parametrize("model", ["logreg", "mlp"])
 def test_a_round_moves_by_the_sensitivity(model: str, place: str, algo: str) -> None:
-    """The cohort's sum in the first round, for any two sets of data of the first client; the noise is the same."""
+    """The cohort's sum in the first round, for any two sets of data of the first client; the noise
+    is the same.
+    """
     settings = settings_for(algo, model, place, "dtype=float64", "privacy.noise_multiplier=0.1")
     ends = []
     for size in (1.0, *SIZES):

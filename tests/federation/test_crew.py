@@ -89,7 +89,9 @@ def differing(one: Told, other: Told) -> list[str]:
 
 
 def same_with_every_crew(settings: Settings, build: Build = cohort_of, groups: int = 6) -> Told:
-    """What one process finds; asserts that it worked in so many groups, that every crew agrees, and that something happened."""
+    """What one process finds; asserts that it worked in so many groups, that every crew agrees, and
+    that something happened.
+    """
     first = build(settings)
     assert len(first.cohort.groups(first.schedule.round(0).cohort)) == groups
     expected = told(first, alone)

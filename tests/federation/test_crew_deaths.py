@@ -229,7 +229,9 @@ def test_in_the_middle_of_a_long_question(
 def test_while_the_crew_is_made(
     played: Played, error: BaseException, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No process can be had, or a second Ctrl-C: those that were made end at once, before anybody catches the error."""
+    """No process can be had, or a second Ctrl-C: those that were made end at once, before anybody
+    catches the error.
+    """
     fork, made = os.fork, list[int]()
 
     def third_time() -> int:
@@ -467,7 +469,9 @@ def test_little_goes_through_the_pipes(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.slow
 def test_a_thousand_rounds_grow_nothing() -> None:
-    """In a process of its own: what other tests left in this one is shared with workers until somebody's garbage collection looks at it."""
+    """In a process of its own: what other tests left in this one is shared with workers until
+    somebody's garbage collection looks at it.
+    """
     script = "from test_crew_deaths import a_thousand_rounds; a_thousand_rounds()"
     paths = os.pathsep.join([str(Path(__file__).parent), *sys.path])
     subprocess.run([sys.executable, "-c", script], env={**os.environ, "PYTHONPATH": paths}, check=True)

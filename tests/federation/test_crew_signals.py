@@ -1,4 +1,6 @@
-"""`dpfl-bench run` with worker processes: killed, interrupted or let down by a worker, it ends cleanly and goes on to the same bits."""
+"""`dpfl-bench run` with worker processes: killed, interrupted or let down by a worker, it ends
+cleanly and goes on to the same bits.
+"""
 
 from __future__ import annotations
 
@@ -63,7 +65,9 @@ def undisturbed(server: Forks, name: str, outputs: Path) -> Whole:
 
 @dataclass
 class Started:
-    """The command in a process group of its own, as a shell starts it, some rows further than the last one came."""
+    """The command in a process group of its own, as a shell starts it, some rows further than the
+    last one came.
+    """
 
     process: subprocess.Popen[str]
     workers: list[int]
@@ -169,7 +173,9 @@ def test_the_first_process_killed(whole: Whole, tmp_path: Path) -> None:
 
 
 def test_killed_again_and_again(whole: Whole, tmp_path: Path) -> None:
-    """A worker, the first process, Ctrl-C: every start goes on where the last one stopped, with another number of workers."""
+    """A worker, the first process, Ctrl-C: every start goes on where the last one stopped, with
+    another number of workers.
+    """
     for workers, kill in ((2, "worker"), (3, "first"), (2, "group")):
         with started(whole, tmp_path, workers) as run:
             if kill == "worker":

@@ -1,7 +1,7 @@
 """What leaves the door: how much noise, whose, and how far one client can move the rest.
 
-Every check of a standard deviation also rejects one that is 10 % off: with n numbers its relative standard error is 1 / sqrt(2 n), and
-n = 4096 makes 5 of them 5.5 %.
+Every check of a standard deviation also rejects one that is 10 % off: with n numbers its relative
+standard error is 1 / sqrt(2 n), and n = 4096 makes 5 of them 5.5 %.
 """
 
 from __future__ import annotations
@@ -41,7 +41,9 @@ def settings_for(trust: str, *overrides: str) -> Settings:
 
 
 def door_of(settings: Settings, seed: int = 0) -> tuple[SendDoor, float]:
-    """The door that a run has, and the standard deviation that the accountant reads: noise multiplier times sensitivity."""
+    """The door that a run has, and the standard deviation that the accountant reads: noise
+    multiplier times sensitivity.
+    """
     budget = Budget.of(settings, drawn_schedules(settings))
     door = (
         cohort_of(settings).cohort.door
@@ -75,7 +77,9 @@ def passed(door: SendDoor, updates: Tensor = UPDATES, round: Round = ALL, clip: 
 
 
 def off(noise: Tensor, std: float) -> float:
-    """How many standard errors the empirical standard deviation (about zero, its known mean) is away from `std`."""
+    """How many standard errors the empirical standard deviation (about zero, its known mean) is
+    away from `std`.
+    """
     return abs(noise.square().mean().sqrt().item() / std - 1) * math.sqrt(2 * noise.numel())
 
 
@@ -123,7 +127,9 @@ def test_central_noise_once_on_the_sum() -> None:
 
 @pytest.mark.parametrize("trust", ["local", "secagg", "central"])
 def test_what_a_whole_round_released_has_the_noise_of_privacy_json(trust: str) -> None:
-    """Through the run's own cohort and chunks: 18 parameters, so 300 rounds, each from the same state."""
+    """Through the run's own cohort and chunks: 18 parameters, so 300 rounds, each from the same
+    state.
+    """
     overrides = (
         f"privacy={trust}",
         "algo=dp_fedavg",
@@ -206,7 +212,9 @@ def test_every_update_is_bounded(size: float, bound: str, dtype: torch.dtype) ->
 
 @pytest.mark.parametrize("bound", ["clip", "normalise"])
 def test_large_updates_are_bounded(bound: str) -> None:
-    """Of many small numbers, whose squares float32 drops one by one beside those of a few large ones."""
+    """Of many small numbers, whose squares float32 drops one by one beside those of a few large
+    ones.
+    """
     update = torch.full((1, 2**24), 2.0**-12)
     update[0, :8] = 1
     bounded, norms, _ = getattr(bounding, bound)(update, 0.7)

@@ -1,4 +1,6 @@
-"""One client's features times 100: finite data, on which its own least squares overflow in a few local steps. No run may end by that."""
+"""One client's features times 100: finite data, on which its own least squares overflow in a few
+local steps. No run may end by that.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,9 @@ def played(way: str, factor: float, seed: int) -> Played:
 
 @pytest.mark.parametrize("way", WAYS)
 def test_a_client_that_overflows_ends_no_run(way: str) -> None:
-    """Diverged in 40 of 40 runs, and in none without that client's factor: whoever saw the status knew."""
+    """Diverged in 40 of 40 runs, and in none without that client's factor: whoever saw the status
+    knew.
+    """
     for seed in range(8):
         for factor, blanked in ((1.0, 0), (100.0, 1)):
             made = played(way, factor, seed)

@@ -62,7 +62,8 @@ def test_shards_hold_one_class_each_where_the_sizes_divide() -> None:
     assert (counts.sum(axis=1) == 100).all()
     assert (counts % 20 == 0).all()  # whole shards of 20
     assert ((counts > 0).sum(axis=1) <= 5).all()
-    # 300 shards, 30 of each class, 5 drawn without replacement: E[classes seen] = 10 (1 - C(270,5)/C(300,5)) = 4.122
+    # 300 shards, 30 of each class, 5 drawn without replacement: E[classes seen] = 10 (1 -
+    # C(270,5)/C(300,5)) = 4.122
     miss = np.prod([(270 - k) / (300 - k) for k in range(5)])
     assert (
         abs((counts > 0).sum(axis=1).mean() - 10 * (1 - miss)) < 5 * 0.71 / 60**0.5
@@ -84,7 +85,8 @@ def test_similarity_from_sorted_to_iid() -> None:
     # client k: 100 records at random, the 900 others from a contiguous stretch of the sorted rest
     assert (np.diag(tenth) > 850).all()
     assert ((tenth > 0).sum(axis=1) > 5).all()
-    # hypergeometric count of a class among 1000 of 10000: mean 100, deviation sqrt(1000 .1 .9 .9) = 9
+    # hypergeometric count of a class among 1000 of 10000: mean 100, deviation sqrt(1000 .1 .9 .9) =
+    # 9
     assert abs(alike - 100).max() < 5 * 9
 
 

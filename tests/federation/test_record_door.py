@@ -1,4 +1,6 @@
-"""Record level: how far one record moves what its client releases, how much noise hides that, and whose noise it is."""
+"""Record level: how far one record moves what its client releases, how much noise hides that, and
+whose noise it is.
+"""
 
 from __future__ import annotations
 
@@ -57,7 +59,9 @@ def data(clients: int = CLIENTS, features: int = FEATURES) -> tuple[np.ndarray, 
 
 
 def released(played: Played) -> np.ndarray:
-    """The first client's mean gradient in the first round, made of what the server sees (lr=1, one step)."""
+    """The first client's mean gradient in the first round, made of what the server sees (lr=1, one
+    step).
+    """
     end = played.cohort.play(played.start, played.schedule.round(0))[0].server.x
     return (played.start.server.x - end).numpy() * CLIENTS
 
@@ -110,7 +114,9 @@ def noise_of(played: Played, rounds: int) -> np.ndarray:
 
 @pytest.mark.parametrize("lots", LOTS)
 def test_the_mean_of_m_clients_carries_the_noise_of_one_over_root_m(lots: str) -> None:
-    """Records without gradients: nothing but noise. 5 standard errors of a standard deviation of n numbers; 10 % off is rejected."""
+    """Records without gradients: nothing but noise. 5 standard errors of a standard deviation of n
+    numbers; 10 % off is rejected.
+    """
     clients, features, rounds = 4, 64, 120
     x, y = np.zeros((clients, RECORDS, features)), np.zeros((clients, RECORDS))
     noise = noise_of(prepared(x, y, *LOTS[lots], rounds=rounds), rounds)
@@ -123,7 +129,9 @@ def test_the_mean_of_m_clients_carries_the_noise_of_one_over_root_m(lots: str) -
 
 
 def test_every_local_step_of_every_client_has_its_own_noise() -> None:
-    """A stream's draws, and those of other clients, rounds and seeds: no number twice, no correlation beyond 5 standard errors."""
+    """A stream's draws, and those of other clients, rounds and seeds: no number twice, no
+    correlation beyond 5 standard errors.
+    """
     size = 4096
     drawn = {}
     for seed in (0, 1):
@@ -183,7 +191,9 @@ def test_the_ridge_and_weight_decay_are_neither_clipped_nor_noised(monkeypatch: 
 
 
 def test_a_gradient_far_beyond_the_bound_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    """C over its length, times its weight, would be one of the last numbers above 0 of float32, which round by a half and more."""
+    """C over its length, times its weight, would be one of the last numbers above 0 of float32,
+    which round by a half and more.
+    """
     monkeypatch.setattr(mechanisms, "RecordGaussian", Silence)
     x, y = data()
     moved = []
@@ -208,7 +218,9 @@ def test_the_median_of_each_lot_clips_half_of_it() -> None:
 
 
 def test_what_cannot_be_measured_counts_nothing() -> None:
-    """No length, an endless one, one next to which nothing is left; and the others are scaled down to C, or left as they are."""
+    """No length, an endless one, one next to which nothing is left; and the others are scaled down
+    to C, or left as they are.
+    """
     norms = torch.tensor([[math.nan, math.inf, 1e30, 4 * CLIP, CLIP / 2, 0.0]])
     found: list[torch.Tensor] = []
 

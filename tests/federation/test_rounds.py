@@ -1,4 +1,6 @@
-"""One round of every model on the data of its papers, at both privacy units, on the smallest real sample there is."""
+"""One round of every model on the data of its papers, at both privacy units, on the smallest real
+sample there is.
+"""
 
 from __future__ import annotations
 

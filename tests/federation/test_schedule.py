@@ -1,6 +1,8 @@
-"""Everything that is drawn before the data are looked at: coins, cohorts, lots, and the generators behind them.
+"""Everything that is drawn before the data are looked at: coins, cohorts, lots, and the generators
+behind them.
 
-Statistical checks allow 5 standard errors of the statistic, computed beside it; the same check rejects a rate that is 10 % off.
+Statistical checks allow 5 standard errors of the statistic, computed beside it; the same check
+rejects a rate that is 10 % off.
 """
 
 from __future__ import annotations
@@ -119,7 +121,8 @@ def test_poisson_cohorts_include_each_client_by_itself() -> None:
     for count in np.bincount(np.concatenate(cohorts), minlength=20):
         check(count, MANY, 10 / 20)
     sizes = np.array([len(c) for c in cohorts])
-    # the variance of Binomial(20, 1/2), whose estimate has a relative standard error of about sqrt(2 / MANY); fixed sizes have none
+    # the variance of Binomial(20, 1/2), whose estimate has a relative standard error of about
+    # sqrt(2 / MANY); fixed sizes have none
     assert abs(sizes.var() / (20 * 0.25) - 1) < 5 * math.sqrt(2 / MANY)
     assert {drawn.round(k).divisor for k in range(20)} == {10}  # the expected size, never the realised one
 

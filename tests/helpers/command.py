@@ -1,4 +1,6 @@
-"""The command line as the tests call it: in this process, or as the installed command in one of its own."""
+"""The command line as the tests call it: in this process, or as the installed command in one of its
+own.
+"""
 
 from __future__ import annotations
 

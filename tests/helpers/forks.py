@@ -1,4 +1,6 @@
-"""A process that has imported everything and forks a child for each command: quick to start, and a real process to kill."""
+"""A process that has imported everything and forks a child for each command: quick to start, and a
+real process to kill.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +52,9 @@ def rows_of(folder: Path) -> int:
 
 @dataclass
 class Child:
-    """One command that runs. It keeps its number until `end`: it can be signalled even if it has just ended by itself."""
+    """One command that runs. It keeps its number until `end`: it can be signalled even if it has
+    just ended by itself.
+    """
 
     pid: int
     server: Forks
@@ -63,7 +67,9 @@ class Child:
         os.kill(self.pid, number)
 
     def trains_in(self, folder: Path, rows: int = 0, patience: float = 60) -> bool:
-        """Wait until this very process has begun to train there and metrics.csv has `rows` rows; False if it ended before."""
+        """Wait until this very process has begun to train there and metrics.csv has `rows` rows;
+        False if it ended before.
+        """
         until = time.monotonic() + patience
         while time.monotonic() < until:
             status = (
@@ -82,7 +88,9 @@ class Forks:
     server: subprocess.Popen[str]
 
     def ask(self, what: int | Sequence[str]) -> int:
-        """The exit code of a child, or the number of the one that runs these arguments: each question has one answer."""
+        """The exit code of a child, or the number of the one that runs these arguments: each
+        question has one answer.
+        """
         assert self.server.stdin is not None
         assert self.server.stdout is not None
         self.server.stdin.write(json.dumps(what) + "\n")

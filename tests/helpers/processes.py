@@ -1,4 +1,6 @@
-"""What the tests of worker processes look at: who lives, whose children they are, what is open, how much memory is taken."""
+"""What the tests of worker processes look at: who lives, whose children they are, what is open, how
+much memory is taken.
+"""
 
 from __future__ import annotations
 
@@ -91,8 +93,10 @@ def named_memory(pid: int) -> set[str]:
 
 
 def pss(pid: int, *kinds: str) -> int:
-    """Bytes of memory that a process has, its share alone of what several have; of some kinds alone, Anon, File or Shmem. Its share of a
-    file's grows when any other program that had it open, too, ends."""
+    """Bytes of memory that a process has, its share alone of what several have; of some kinds
+    alone, Anon, File or Shmem. Its share of a file's grows when any other program that had it open,
+    too, ends.
+    """
     lines = dict(
         line.split(":", 1) for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()[1:]
     )

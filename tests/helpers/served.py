@@ -1,4 +1,6 @@
-"""A server on this machine that hangs up in the middle, ignores Range, or has something else than was expected."""
+"""A server on this machine that hangs up in the middle, ignores Range, or has something else than
+was expected.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,9 @@ from dpfl_bench.data import download
 
 
 class Server(http.server.ThreadingHTTPServer):
-    """Has `files` by path. Hangs up half-way through what is left, `drops` times; speaks Range if `ranges`."""
+    """Has `files` by path. Hangs up half-way through what is left, `drops` times; speaks Range if
+    `ranges`.
+    """
 
     def __init__(self, files: dict[str, bytes]):
         super().__init__(("127.0.0.1", 0), Handler)

@@ -1,4 +1,6 @@
-"""The same run twice: by the product, and by the reference, which is handed the product's cohorts, lots and injected noise."""
+"""The same run twice: by the product, and by the reference, which is handed the product's cohorts,
+lots and injected noise.
+"""
 
 from __future__ import annotations
 
@@ -211,7 +213,9 @@ def _ratio(privacy: Privacy) -> int:
 
 
 def _noise(settings: Settings, noise: np.ndarray, cohorts: list[np.ndarray]) -> dict[str, Any]:
-    """Where the papers put the noise, and how much of it: written down here a second time, not asked of the product."""
+    """Where the papers put the noise, and how much of it: written down here a second time, not
+    asked of the product.
+    """
     privacy = settings.privacy
     if not settings.private:
         return {}
@@ -245,7 +249,9 @@ def _randomiser(settings: Settings, dimension: int) -> Any:
 
 
 def _record_noise(settings: Settings, noise: np.ndarray, sizes: list[int]) -> dict[str, Any]:
-    """The bound on each record's gradient, and noise z S on the mean of a lot: S = 2C / b or C / (s R)."""
+    """The bound on each record's gradient, and noise z S on the mean of a lot: S = 2C / b or C / (s
+    R).
+    """
     privacy = settings.privacy
     if privacy.unit == "client" or not (settings.private or privacy.bound_without_noise):
         return {}
@@ -277,7 +283,9 @@ def _bit_noise(settings: Settings, noise: np.ndarray, cohorts: list[np.ndarray])
 
 
 def _norm_noise(settings: Settings, noise: np.ndarray, dimension: int) -> Any:
-    """On the mean of the squared norms: sigma_xi = d sigma^2 / M of `fedexp`, or a multiple of the updates' noise multiplier."""
+    """On the mean of the squared norms: sigma_xi = d sigma^2 / M of `fedexp`, or a multiple of the
+    updates' noise multiplier.
+    """
     privacy = settings.privacy
     if not settings.private or privacy.trust == "local" or privacy.mechanism != "gaussian":
         return None

@@ -1,15 +1,21 @@
-"""Brackets of the tight epsilon, by integrating privacy losses: an accountant of its own, which imports nothing of ours.
+"""Brackets of the tight epsilon, by integrating privacy losses: an accountant of its own, which
+imports nothing of ours.
 
-A pair (P, Q) of neighbours' outputs is cut into cells of space whose masses under P and under Q are exact. Then
+A pair (P, Q) of neighbours' outputs is cut into cells of space whose masses under P and under Q are
+exact. Then
 
-- low: cells of about equal loss are merged (post-processing of the pair) and the merged loss is rounded down to a grid;
-- high: a cell is split between two points of the grid that enclose all its losses, which keeps both its masses. That dominates
-  the pair: to a convex function of the likelihood ratio nothing is worse than all mass at the ends.
+- low: cells of about equal loss are merged (post-processing of the pair) and the merged loss is
+  rounded down to a grid;
+- high: a cell is split between two points of the grid that enclose all its losses, which keeps both
+  its masses. That dominates the pair: to a convex function of the likelihood ratio nothing is worse
+  than all mass at the ends.
 
-delta(eps) = E_P max(0, 1 - exp(eps - loss)) rises with every loss, so the composed grids give eps from below and from above. Each
-release and each convolution is charged `CHARGE` of delta, against itself in both: float64 errors, tails beyond 9 deviations, trimming.
+delta(eps) = E_P max(0, 1 - exp(eps - loss)) rises with every loss, so the composed grids give eps
+from below and from above. Each release and each convolution is charged `CHARGE` of delta, against
+itself in both: float64 errors, tails beyond 9 deviations, trimming.
 
-Everything is in units of the sensitivity: z = std / sensitivity, and what neighbours contribute differs by 1.
+Everything is in units of the sensitivity: z = std / sensitivity, and what neighbours contribute
+differs by 1.
 """
 
 from __future__ import annotations
@@ -50,7 +56,9 @@ Pair = Callable[[int], Cells]  # cut into so many cells
 
 @dataclass(frozen=True)
 class Rounds:
-    """`times` rounds. In each a visible coin of probability `share` lets the parts happen: (pair, how often)."""
+    """`times` rounds. In each a visible coin of probability `share` lets the parts happen: (pair,
+    how often).
+    """
 
     parts: tuple[tuple[Pair, int], ...]
     times: int = 1
@@ -62,7 +70,9 @@ Run = tuple[Rounds, ...]  # one after the other
 
 @dataclass(frozen=True)
 class Losses:
-    """Masses at the losses (start, start + 1, ...) * step, and the delta that may be missing or spurious."""
+    """Masses at the losses (start, start + 1, ...) * step, and the delta that may be missing or
+    spurious.
+    """
 
     start: int
     mass: Vector
@@ -75,7 +85,8 @@ class Losses:
 def normals(p: Mixture, q: Mixture, stds: Point) -> Pair:
     """Two mixtures of product normals; in no coordinate is a mean of p below one of q.
 
-    Then log(p/q) rises in every coordinate: its derivative is (posterior mean under P - posterior mean under Q) / std^2 (Tweedie).
+    Then log(p/q) rises in every coordinate: its derivative is (posterior mean under P - posterior
+    mean under Q) / std^2 (Tweedie).
     """
     means = np.array([mean for _, mean in p + q])
     return partial(
@@ -126,13 +137,16 @@ def gaussian(z: float) -> Pair:
 
 
 def poisson(rate: float, *z: float) -> Pair:
-    """Add/remove: the record is in the lot with probability `rate`. Several z: as many releases of the same lot."""
+    """Add/remove: the record is in the lot with probability `rate`. Several z: as many releases of
+    the same lot.
+    """
     absent, present = (0,) * len(z), (1,) * len(z)
     return normals([(1 - rate, absent), (rate, present)], [(1, absent)], z)
 
 
 def lots_reached(rate: float, others: Point, *z: float) -> Pair:
-    """Replace-one, lots of fixed size: what neighbours reach if every other record contributes `others`, each in [-1/2, 1/2].
+    """Replace-one, lots of fixed size: what neighbours reach if every other record contributes
+    `others`, each in [-1/2, 1/2].
 
     A lot without the replaced record holds one more of the others.
     """
@@ -141,9 +155,11 @@ def lots_reached(rate: float, others: Point, *z: float) -> Pair:
 
 
 def lots_bounded(rate: float, z: float) -> Pair:
-    """The pair with delta(eps) = rate delta_gaussian(log(1 + (e^eps - 1) / rate)), both ways (Balle et al. 2018, Theorem 10).
+    """The pair with delta(eps) = rate delta_gaussian(log(1 + (e^eps - 1) / rate)), both ways (Balle
+    et al. 2018, Theorem 10).
 
-    Its positive losses are those of (1-q)N(0) + qN(1) against N(0), its negative ones their mirror image; the rest has none.
+    Its positive losses are those of (1-q)N(0) + qN(1) against N(0), its negative ones their mirror
+    image; the rest has none.
     """
 
     def cut(cells: int) -> Cells:
@@ -168,7 +184,8 @@ def lots_bounded(rate: float, z: float) -> Pair:
 def rounded_down(pair: Cells, step: float) -> Losses:
     kept = (pair.p > 0) & (pair.q > 0)
     p, q, middle = pair.p[kept], pair.q[kept], (pair.least + pair.most)[kept] / 2
-    # A merged loss just under its point falls by a whole step. Moving all cells up makes that rare, and costs as much: choose.
+    # A merged loss just under its point falls by a whole step. Moving all cells up makes that rare,
+    # and costs as much: choose.
     _, mass, excess = _merged(p, q, middle, step)
     order = np.argsort(-excess)
     shift = -excess[order][np.argmin(step * (1 - np.cumsum(mass[order])) - excess[order])]
@@ -178,7 +195,9 @@ def rounded_down(pair: Cells, step: float) -> Losses:
 
 
 def _merged(p: Vector, q: Vector, middle: Vector, step: float) -> tuple[NDArray[np.int_], Vector, Vector]:
-    """Cells around each point of the grid, as one: the point, P's mass, and by how much the loss exceeds the point."""
+    """Cells around each point of the grid, as one: the point, P's mass, and by how much the loss
+    exceeds the point.
+    """
     nearest = np.floor(middle / step + 0.5).astype(int)
     start = nearest.min()
     p, q = np.bincount(nearest - start, weights=p), np.bincount(nearest - start, weights=q)
@@ -253,7 +272,9 @@ def _bounds(run: Run, delta: float, step: float, cells: int, mirrored: bool) -> 
 
 
 def _step(run: Run) -> tuple[float, float]:
-    """A first guess of the grid, in eps, and how many times finer than one release's deviation it is."""
+    """A first guess of the grid, in eps, and how many times finer than one release's deviation it
+    is.
+    """
     count = variance = 0.0
     for rounds in run:
         for pair, often in rounds.parts:
@@ -271,7 +292,9 @@ def _step(run: Run) -> tuple[float, float]:
 def bracket(
     run: Run, delta: float, orders: tuple[bool, ...] = (False, True), tolerance: float = 0.005
 ) -> tuple[float, float]:
-    """(low, high) with low <= eps(delta) <= high of the run, the worse of both orders of its pairs; (True,) is Q against P alone."""
+    """(low, high) with low <= eps(delta) <= high of the run, the worse of both orders of its pairs;
+    (True,) is Q against P alone.
+    """
     lows, highs = zip(*(_refined(run, delta, mirrored, tolerance) for mirrored in orders), strict=True)
     return max(lows), max(highs)
 
@@ -287,7 +310,9 @@ def _refined(run: Run, delta: float, mirrored: bool, tolerance: float) -> list[f
 
 
 def pure(eps: float, times: int, delta: float) -> float:
-    """`times` randomised responses of eps each, the worst of all eps-DP mechanisms: every outcome of the binomial, no grid."""
+    """`times` randomised responses of eps each, the worst of all eps-DP mechanisms: every outcome
+    of the binomial, no grid.
+    """
     ones = np.arange(times + 1)
     log_p = (
         gammaln(times + 1)

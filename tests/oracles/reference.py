@@ -1,29 +1,37 @@
-"""An independent float64 reference of every algorithm of the five papers, written from the papers alone.
+"""An independent float64 reference of every algorithm of the five papers, written from the papers
+alone.
 
-It exists to check the product, so it imports nothing from it: numpy, one client after the other, one local step after
-the other. Sources: `balancing` (Algorithms 1 and 2), `normalized` (Algorithm 1 options i and ii, Algorithm 2),
-`dpscaffold` (Algorithms 1 and 2, the warm start of section 3.3, the median clip of D.1), `fedexp` (equations 2, 3, 6, 7, 8,
-Algorithms 1, 2 and 5), `pfl` (Algorithm 1), and Andrew et al. 2021 for the clip that follows a quantile.
+It exists to check the product, so it imports nothing from it: numpy, one client after the other,
+one local step after the other. Sources: `balancing` (Algorithms 1 and 2), `normalized` (Algorithm 1
+options i and ii, Algorithm 2), `dpscaffold` (Algorithms 1 and 2, the warm start of section 3.3, the
+median clip of D.1), `fedexp` (equations 2, 3, 6, 7, 8, Algorithms 1, 2 and 5), `pfl` (Algorithm 1),
+and Andrew et al. 2021 for the clip that follows a quantile.
 
-Nothing here draws a random number. Cohorts, numbers of local steps, lots and noise are inputs (`Setting`), so the same
-values can be handed to the product and to the reference.
+Nothing here draws a random number. Cohorts, numbers of local steps, lots and noise are inputs
+(`Setting`), so the same values can be handed to the product and to the reference.
 
 Conventions where the papers are silent:
-- clip(0) = 0. norm(0) is undefined in `normalized`; here norm(0) = C e with e = (1, ..., 1) / sqrt(d), d the number of
-  parameters. The vector offered is y_K - x in `fedavg`, `scaffnew` and `scaffold` (so a zero update moves the model by +C e),
-  u = (x - y_K) / lr in `normfedavg` and the gradient in `fedsgd` (so a zero update moves it by -lr C e).
-- An empty cohort is still a round: its mean is sum_noise / divisor (zero without noise) and the server momentum acts.
-- The server step sees only the model that the paper's own update proposes: direction = proposed - x,
-  velocity = server_momentum velocity + direction, x += server_lr velocity. The paper's update is server_lr = 1 and
-  server_momentum = 0; `normalized`'s beta is server_lr times the round's lr. FedEXP's step is part of what is proposed.
-- With a list of learning rates, the shift update of ScaffNew and the controls of SCAFFOLD divide by the learning rate of
-  their own round. With local momentum they keep that formula, so a control is then no mean of gradients.
-- l2 and weight_decay act on every parameter, biases included, and are never multiplied by the record weights, never clipped
-  with the records, and get no noise.
-- SCAFFOLD's server counts the messages: c += (1/M) sum over the cohort of (c_i' - c_i), whatever the divisor, with the noise
-  on the sum in the place of a message's own: l times the mean of Algorithm 1, with l = divisor / M.
-- FedEXP: a mean that is exactly zero has step 1; max(1, .) stands in equations 2 and 3 too; sums over the cohort are
-  divided by the divisor, and d sigma^2 is subtracted once per message that came.
+- clip(0) = 0. norm(0) is undefined in `normalized`; here norm(0) = C e with e = (1, ..., 1) /
+  sqrt(d), d the number of parameters. The vector offered is y_K - x in `fedavg`, `scaffnew` and
+  `scaffold` (so a zero update moves the model by +C e), u = (x - y_K) / lr in `normfedavg` and the
+  gradient in `fedsgd` (so a zero update moves it by -lr C e).
+- An empty cohort is still a round: its mean is sum_noise / divisor (zero without noise) and the
+  server momentum acts.
+- The server step sees only the model that the paper's own update proposes: direction = proposed -
+  x, velocity = server_momentum velocity + direction, x += server_lr velocity. The paper's update is
+  server_lr = 1 and server_momentum = 0; `normalized`'s beta is server_lr times the round's lr.
+  FedEXP's step is part of what is proposed.
+- With a list of learning rates, the shift update of ScaffNew and the controls of SCAFFOLD divide by
+  the learning rate of their own round. With local momentum they keep that formula, so a control is
+  then no mean of gradients.
+- l2 and weight_decay act on every parameter, biases included, and are never multiplied by the
+  record weights, never clipped with the records, and get no noise.
+- SCAFFOLD's server counts the messages: c += (1/M) sum over the cohort of (c_i' - c_i), whatever
+  the divisor, with the noise on the sum in the place of a message's own: l times the mean of
+  Algorithm 1, with l = divisor / M.
+- FedEXP: a mean that is exactly zero has step 1; max(1, .) stands in equations 2 and 3 too; sums
+  over the cohort are divided by the divisor, and d sigma^2 is subtracted once per message that
+  came.
 - A median of nothing (an empty lot, an empty cohort) is 0, and noise that is scaled by it is 0.
 - Andrew et al.: a round with nothing to count has the share 1/2.
 """
@@ -39,7 +47,9 @@ Client = tuple[Vector, NDArray]  # X of shape (n, d) and y of shape (n,)
 
 
 def parameters(kind: str, features: int, classes: int = 2, bias: bool = False) -> int:
-    """Length of the parameter vector: w then one bias, or W (classes, features) row-major then `classes` biases."""
+    """Length of the parameter vector: w then one bias, or W (classes, features) row-major then
+    `classes` biases.
+    """
     outputs = classes if kind == "softmax" else 1
     return outputs * (features + int(bias))
 
@@ -79,7 +89,9 @@ def loss(kind, x, X, y, l2=0.0, classes=2, bias=False, weights=None) -> float:
 
 
 def gradient(kind, x, X, y, l2=0.0, classes=2, bias=False, weights=None) -> Vector:
-    """sum_r w_r grad loss_r(x) + l2 x, with w_r = 1/n by default; a Poisson lot has w_r = 1 / expected lot size."""
+    """sum_r w_r grad loss_r(x) + l2 x, with w_r = 1/n by default; a Poisson lot has w_r = 1 /
+    expected lot size.
+    """
     z = _scores(kind, x, X, classes, bias)
     if kind == "softmax":
         residual = np.exp(z - z.max(axis=1, keepdims=True))
@@ -259,7 +271,9 @@ def _mean(setting: Setting, k: int, messages: Sequence[Vector], like: Vector, sc
 
 
 def _next_clip(setting: Setting, k: int, C: float | None, norms: Sequence[float]) -> float | None:
-    """Andrew et al.: C exp(-lr (b - quantile)), b = (sum of (1[norm <= C] - 1/2) + noise) / divisor + 1/2."""
+    """Andrew et al.: C exp(-lr (b - quantile)), b = (sum of (1[norm <= C] - 1/2) + noise) / divisor
+    + 1/2.
+    """
     if setting.quantile is None:
         return C
     noise = None if setting.bit_noise is None else setting.bit_noise(k)
@@ -302,7 +316,9 @@ def unit_step(k: int, sent: Sent) -> float:
 def fedavg(
     clients: Sequence[Client], x0: Vector, setting: Setting, step: StepRule = unit_step
 ) -> list[Vector]:
-    """DP-FedAvg (`balancing`, Algorithm 1; `dpscaffold`, Algorithm 2 with record noise): the iterates x_1, ..., x_T."""
+    """DP-FedAvg (`balancing`, Algorithm 1; `dpscaffold`, Algorithm 2 with record noise): the
+    iterates x_1, ..., x_T.
+    """
     x, C = np.array(x0, dtype=np.float64), setting.clip
     velocity, iterates = np.zeros_like(x), []
     for k, cohort in enumerate(setting.cohorts):
@@ -318,7 +334,8 @@ def fedavg(
 def fedsgd(
     clients: Sequence[Client], x0: Vector, setting: Setting, step: StepRule = unit_step
 ) -> list[Vector]:
-    """DP-FedSGD: a client offers the mean over its lots of the gradient at x, and x -= lr times the mean: x_1, ..., x_T.
+    """DP-FedSGD: a client offers the mean over its lots of the gradient at x, and x -= lr times the
+    mean: x_1, ..., x_T.
 
     The bound and both noises are on the scale of a gradient.
     """
@@ -342,9 +359,11 @@ def fedsgd(
 def normfedavg(
     clients: Sequence[Client], x0: Vector, setting: Setting, step: StepRule = unit_step
 ) -> list[Vector]:
-    """`normalized`, Algorithm 1, option i (bound="clip") or ii (bound="normalise"): the iterates w_1, ..., w_K.
+    """`normalized`, Algorithm 1, option i (bound="clip") or ii (bound="normalise"): the iterates
+    w_1, ..., w_K.
 
-    The bound and both noises are on the scale of u = (x - y_K) / lr, a sum of gradients; server_lr = beta / eta.
+    The bound and both noises are on the scale of u = (x - y_K) / lr, a sum of gradients; server_lr
+    = beta / eta.
     """
     x, C = np.array(x0, dtype=np.float64), setting.clip
     velocity, iterates = np.zeros_like(x), []
@@ -367,10 +386,12 @@ def scaffnew(
     h0: Vector | None = None,
     step: StepRule = unit_step,
 ) -> tuple[list[Vector], Vector]:
-    """DP-ScaffNew (`balancing`, Algorithm 2), one turn per communication round: (iterates, shifts h of shape (M, d)).
+    """DP-ScaffNew (`balancing`, Algorithm 2), one turn per communication round: (iterates, shifts h
+    of shape (M, d)).
 
-    A round's number of local steps is the gap between two heads; p = 1 / (expected local steps). Clients outside the
-    cohort keep their shift. h0 (default zeros) should sum to zero over the clients.
+    A round's number of local steps is the gap between two heads; p = 1 / (expected local steps).
+    Clients outside the cohort keep their shift. h0 (default zeros) should sum to zero over the
+    clients.
     """
     x, C = np.array(x0, dtype=np.float64), setting.clip
     h = np.zeros((len(clients), x.size)) if h0 is None else np.array(h0, dtype=np.float64)
@@ -388,11 +409,13 @@ def scaffnew(
 
 
 def scaffnew_coins(clients: Sequence[Client], x0: Vector, setting: Setting, p: float, coins: Sequence[int]):
-    """DP-ScaffNew, literally: one turn per iteration t, communication where coins[t] = 1, every client, constant eta.
+    """DP-ScaffNew, literally: one turn per iteration t, communication where coins[t] = 1, every
+    client, constant eta.
 
-    Returns (x after each head, shifts h, every client's own point x_T^(i)); after a last head the points are all x_T.
-    Of the setting it reads kind, classes, bias, l2, weight_decay, bound, clip, lots, message_noise, what is about records,
-    and eta = lr[0]. lots and message_noise are asked with round = heads so far and step = iterations since the last head.
+    Returns (x after each head, shifts h, every client's own point x_T^(i)); after a last head the
+    points are all x_T. Of the setting it reads kind, classes, bias, l2, weight_decay, bound, clip,
+    lots, message_noise, what is about records, and eta = lr[0]. lots and message_noise are asked
+    with round = heads so far and step = iterations since the last head.
     """
     if (
         setting.local_momentum
@@ -435,11 +458,13 @@ def scaffold(
     warm_rounds: int = 0,
     step: StepRule = unit_step,
 ) -> tuple[list[Vector], Vector, list[Vector]]:
-    """DP-SCAFFOLD (`dpscaffold`, Algorithm 1): (iterates, controls c_i of shape (clients, d), c after each round).
+    """DP-SCAFFOLD (`dpscaffold`, Algorithm 1): (iterates, controls c_i of shape (clients, d), c
+    after each round).
 
-    What is sent takes the place of y_K - x, so noise at clients works as noise on records does. memory="own_update": a client
-    makes its own c_i of its bounded update without noise; c is always made of what was sent. In the first warm_rounds rounds
-    gradients are taken at x, the controls move by the same formulas, and the model stands still.
+    What is sent takes the place of y_K - x, so noise at clients works as noise on records does.
+    memory="own_update": a client makes its own c_i of its bounded update without noise; c is always
+    made of what was sent. In the first warm_rounds rounds gradients are taken at x, the controls
+    move by the same formulas, and the model stands still.
     """
     if memory not in ("own_message", "own_update"):
         raise ValueError(f"unknown memory {memory!r}")
@@ -456,7 +481,8 @@ def scaffold(
         remembered = sent.messages if memory == "own_message" else sent.bounded
         for i in cohort:
             own[i] = own[i] - c - remembered[i] / K_lr
-        # sum over the cohort of (c_i' - c_i) = -c - message / (K lr), and the noise on the sum with the messages
+        # sum over the cohort of (c_i' - c_i) = -c - message / (K lr), and the noise on the sum with
+        # the messages
         c = c + (-len(cohort) * c - setting.divisor[k] * sent.mean / K_lr) / M
         x, velocity = _server(setting, x, velocity, x if warm else x + step(k, sent) * sent.mean)
         iterates.append(x)
@@ -478,7 +504,9 @@ class NormConstants:
 
 
 def norm_constants(eps2: float, C: float, m: float) -> NormConstants:
-    """Algorithms 4 and 5, with k = ceil(e^(eps2 / 3)) as in Bhowmick et al. and in the proof of Lemma D.4."""
+    """Algorithms 4 and 5, with k = ceil(e^(eps2 / 3)) as in Bhowmick et al. and in the proof of
+    Lemma D.4.
+    """
     e = np.exp(eps2)
     k = int(np.ceil(np.exp(eps2 / 3)))
     c1 = (k + 1) / (e - 1)
@@ -493,7 +521,8 @@ def norm_constants(eps2: float, C: float, m: float) -> NormConstants:
 def squared_norm(c: Vector, constants: NormConstants) -> float:
     """`fedexp`, Algorithm 5: an estimate of |Delta|^2 from the message alone.
 
-    "r / a + b is an integer" is decided by which of r and -r is nearer to one of the values a (j - b), j = 0, ..., k.
+    "r / a + b is an integer" is decided by which of r and -r is nearer to one of the values a (j -
+    b), j = 0, ..., k.
     """
     r = constants.m * float(np.linalg.norm(c))
     values = [constants.a * (j - constants.b) for j in range(constants.k + 1)]
@@ -516,12 +545,14 @@ def fedexp(
     memory: str = "own_message",
     warm_rounds: int = 0,
 ) -> tuple[list[Vector], list[float]]:
-    """DP-FedEXP (`fedexp`, Algorithms 1 and 2) around any inner algorithm: (iterates, the step of each round).
+    """DP-FedEXP (`fedexp`, Algorithms 1 and 2) around any inner algorithm: (iterates, the step of
+    each round).
 
-    kind is "plain" (equation 2), "naive" (3), "debiased" (6, with each message's noise std in sigma), "central" (7, with xi =
-    norm_noise(round) on the mean of the squares, of the updates before noise; without norm_noise it is equation 5), or
-    "privunit" (8, with the constants of Algorithm 5). Where C changes, sigma is given for C = 1 and is multiplied by C, xi
-    by C^2. p is scaffnew's, the last three are scaffold's. A warm round takes no step and is listed with 1.
+    kind is "plain" (equation 2), "naive" (3), "debiased" (6, with each message's noise std in
+    sigma), "central" (7, with xi = norm_noise(round) on the mean of the squares, of the updates
+    before noise; without norm_noise it is equation 5), or "privunit" (8, with the constants of
+    Algorithm 5). Where C changes, sigma is given for C = 1 and is multiplied by C, xi by C^2. p is
+    scaffnew's, the last three are scaffold's. A warm round takes no step and is listed with 1.
     """
     if kind not in ("plain", "naive", "debiased", "central", "privunit"):
         raise ValueError(f"unknown kind {kind!r}")
@@ -596,9 +627,10 @@ def pfl(
 ) -> list[Vector]:
     """`pfl`, Algorithm 1, literally, with the optimiser of section 5.2: theta^1, ..., theta^R.
 
-    steps[r] is E_r: what Algorithm 1 calls an epoch is one lot. lots(r, i, t) are the rows of a Poisson lot and L is its
-    expected size; noise(r, i, t), on the scale of sigma C, is added to the sum. The momentum is torch.optim.SGD's (no
-    dampening, the first buffer is the first gradient), with a new optimiser in every round.
+    steps[r] is E_r: what Algorithm 1 calls an epoch is one lot. lots(r, i, t) are the rows of a
+    Poisson lot and L is its expected size; noise(r, i, t), on the scale of sigma C, is added to the
+    sum. The momentum is torch.optim.SGD's (no dampening, the first buffer is the first gradient),
+    with a new optimiser in every round.
     """
     theta, models = np.array(x0, dtype=np.float64), []
     for r, E in enumerate(steps):

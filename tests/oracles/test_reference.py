@@ -26,7 +26,9 @@ def full(clients, rounds, lr, steps, **kwargs):
 
 
 def points(*targets):
-    """One-record squared clients f_i(w) = (w - target)^2 / 2 in one dimension: easy to follow by hand."""
+    """One-record squared clients f_i(w) = (w - target)^2 / 2 in one dimension: easy to follow by
+    hand.
+    """
     return [(np.array([[1.0]]), np.array([float(target)])) for target in targets]
 
 
@@ -93,7 +95,9 @@ def pooled_optimum(kind, clients, l2, classes, bias):
 
 
 def smoothness(kind, clients, l2, classes, bias):
-    """Upper bound on the largest curvature of any client: 1/4, 1/2 and 1 times the data's, for the three kinds."""
+    """Upper bound on the largest curvature of any client: 1/4, 1/2 and 1 times the data's, for the
+    three kinds.
+    """
     factor = {"binary": 0.25, "softmax": 0.5, "squared": 1.0}[kind]
     largest = 0.0
     for X, _ in clients:
@@ -149,7 +153,9 @@ def test_binary_by_hand():
 
 
 def test_softmax_layout_by_hand():
-    """Row-major weights, then biases: scores (log 2, log 3, 0), probabilities (2, 3, 1) / 6, label 1."""
+    """Row-major weights, then biases: scores (log 2, log 3, 0), probabilities (2, 3, 1) / 6, label
+    1.
+    """
     x = np.array([0.0, np.log(2.0), 0.0, 0.0, 0.0, 0.0, 0.0, np.log(3.0), 0.0])
     X, y = np.array([[5.0, 1.0]]), np.array([1])
     assert ref.loss("softmax", x, X, y, classes=3, bias=True) == pytest.approx(np.log(2))
@@ -269,8 +275,9 @@ def test_bounds_by_hand():
 @pytest.mark.parametrize(("kind", "classes"), KINDS)
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_one_step_is_gradient_descent(kind, classes, algorithm):
-    """Equal shares, one local step: gradient descent on the mean loss; in ScaffNew whatever the shifts, if they sum
-    to zero; in SCAFFOLD whatever the controls, if c is their mean."""
+    """Equal shares, one local step: gradient descent on the mean loss; in ScaffNew whatever the
+    shifts, if they sum to zero; in SCAFFOLD whatever the controls, if c is their mean.
+    """
     clients = problem(kind, classes)
     x = np.random.default_rng(4).normal(size=ref.parameters(kind, 3, classes, True))
     setting = full(clients, 5, 0.05, 1, kind=kind, classes=classes, bias=True, l2=0.1)
@@ -287,7 +294,9 @@ def quadratic(client, l2):
 
 
 def test_local_steps_on_least_squares_contract_by_a_known_matrix():
-    """One client, K steps a round: x_t - x* = (I - lr A)^(K t) (x_0 - x*), and the limit is the ridge solution."""
+    """One client, K steps a round: x_t - x* = (I - lr A)^(K t) (x_0 - x*), and the limit is the
+    ridge solution.
+    """
     clients = problem(M=1)
     A, best = quadratic(clients[0], 0.1)
     x0 = np.array([1.0, -2.0, 3.0])
@@ -352,15 +361,18 @@ def test_fedavg_round_by_hand():
 
 
 def test_local_momentum_by_hand_and_at_rest_in_every_round():
-    """Target 0, x = 8, lr 1/2, m = 1/2: v = 8, y = 4; v = 8, y = 0; v = 4, y = -2. The next round starts at rest."""
+    """Target 0, x = 8, lr 1/2, m = 1/2: v = 8, y = 4; v = 8, y = 0; v = 4, y = -2. The next round
+    starts at rest.
+    """
     clients = points(0)
     setting = full(clients, 2, 0.5, 3, kind="squared", local_momentum=0.5)
     np.testing.assert_allclose(np.ravel(ref.fedavg(clients, np.array([8.0]), setting)), [-2.0, 0.5])
 
 
 def test_server_step_by_hand():
-    """One client, target 0, one step of 1/2: mean = -x/2. Server lr 2 and momentum 1/4 from x = 8: velocity -4, x 0;
-    then mean 0, velocity -1, x -2; then mean 1, velocity 3/4, x -1/2."""
+    """One client, target 0, one step of 1/2: mean = -x/2. Server lr 2 and momentum 1/4 from x = 8:
+    velocity -4, x 0; then mean 0, velocity -1, x -2; then mean 1, velocity 3/4, x -1/2.
+    """
     clients = points(0)
     setting = full(clients, 3, 0.5, 1, kind="squared", server_lr=2.0, server_momentum=0.25)
     for iterates in (
@@ -372,8 +384,9 @@ def test_server_step_by_hand():
 
 
 def test_normfedavg_round_by_hand():
-    """Targets 0 and 8, x = 2, lr 1/2, 2 steps: u = 3 and -9. Normalised to C = 4: 4 and -4, plus noise 1 on the first
-    client and 2 on the sum: mean 3/2, so x - beta mean with beta = 1/2 of lr."""
+    """Targets 0 and 8, x = 2, lr 1/2, 2 steps: u = 3 and -9. Normalised to C = 4: 4 and -4, plus
+    noise 1 on the first client and 2 on the sum: mean 3/2, so x - beta mean with beta = 1/2 of lr.
+    """
     clients = points(0, 8)
     setting = full(
         clients,
@@ -395,10 +408,11 @@ def test_normfedavg_round_by_hand():
 
 
 def test_scaffnew_rounds_by_hand():
-    """Targets 0 and 8, lr 1/2, p 1/2 (so p/lr = 1), C = 2, noise 1 on client 0 in round 0.
-    Round 0, x = 2, 2 steps: updates -3/2 and 9/2, messages -1/2 and 2, mean 3/4, x = 11/4, h = (5/4, -5/4).
-    Round 1, 1 step of 1/2: gradients 11/4 and -21/4 less the shifts 3/2 and -4: updates -3/4 and 2, mean 5/8,
-    x = 27/8, h = (5/4 + 11/8, -5/4 - 11/8)."""
+    """Targets 0 and 8, lr 1/2, p 1/2 (so p/lr = 1), C = 2, noise 1 on client 0 in round 0. Round 0,
+    x = 2, 2 steps: updates -3/2 and 9/2, messages -1/2 and 2, mean 3/4, x = 11/4, h = (5/4, -5/4).
+    Round 1, 1 step of 1/2: gradients 11/4 and -21/4 less the shifts 3/2 and -4: updates -3/4 and 2,
+    mean 5/8, x = 27/8, h = (5/4 + 11/8, -5/4 - 11/8).
+    """
     clients = points(0, 8)
     setting = ref.Setting(
         kind="squared",
@@ -416,8 +430,9 @@ def test_scaffnew_rounds_by_hand():
 
 
 def test_scaffnew_local_momentum_acts_on_the_corrected_gradient():
-    """Target 0, x = 8, h = 4, lr 1/2, m = 1/2: v = 4, y = 6; v = 2 + 2 = 4, y = 4. Mean -4; the shift sees
-    mean - message = 0. With momentum on the gradient alone y would be 3."""
+    """Target 0, x = 8, h = 4, lr 1/2, m = 1/2: v = 4, y = 6; v = 2 + 2 = 4, y = 4. Mean -4; the
+    shift sees mean - message = 0. With momentum on the gradient alone y would be 3.
+    """
     clients = points(0)
     setting = full(clients, 1, 0.5, 2, kind="squared", local_momentum=0.5)
     iterates, shifts = ref.scaffnew(clients, np.array([8.0]), setting, 0.5, h0=np.array([[4.0]]))
@@ -444,8 +459,9 @@ def test_scaffnew_partial_cohorts_keep_the_absent_shifts():
 
 
 def test_only_client_noise_keeps_the_shifts_summing_to_zero():
-    """The pitfall: noise on the sum is missing from the own messages, and the sum of the shifts walks by
-    p/lr times the noise every round; noise in the messages cancels."""
+    """The pitfall: noise on the sum is missing from the own messages, and the sum of the shifts
+    walks by p/lr times the noise every round; noise in the messages cancels.
+    """
     clients = problem()
     noise = np.random.default_rng(6).normal(size=(10, 4, 3))
     local = full(clients, 10, 0.05, 3, kind="squared", message_noise=lambda k, i: noise[k, i])
@@ -461,7 +477,9 @@ def test_only_client_noise_keeps_the_shifts_summing_to_zero():
 
 
 def test_scaffnew_rounds_are_the_gaps_between_heads():
-    """The per-round form equals the paper's per-iteration Algorithm 2, with clipping, noise and Poisson lots."""
+    """The per-round form equals the paper's per-iteration Algorithm 2, with clipping, noise and
+    Poisson lots.
+    """
     clients, d = problem("softmax", 3), ref.parameters("softmax", 3, 3, True)
     coins = (np.random.default_rng(7).random(60) < 0.3).astype(int)
     heads = np.flatnonzero(coins)
@@ -564,8 +582,9 @@ def test_lots_are_asked_for_the_cohort_in_order():
 
 
 def test_lr_schedule_and_poisson_divisor():
-    """Targets 0 and 8, x = 2, one step, expected cohort 4: round 0 (lr 1/2) has client 1 alone, mean 3/4;
-    round 1 (lr 1/4), x = 11/4, both: updates -11/16 and 21/16, mean 5/32."""
+    """Targets 0 and 8, x = 2, one step, expected cohort 4: round 0 (lr 1/2) has client 1 alone,
+    mean 3/4; round 1 (lr 1/4), x = 11/4, both: updates -11/16 and 21/16, mean 5/32.
+    """
     setting = ref.Setting(kind="squared", lr=[0.5, 0.25], steps=[1, 1], cohorts=[[1], [0, 1]], divisor=[4, 4])
     expected = [2.75, 2.75 + 5 / 32]
     for iterates in (
@@ -573,8 +592,8 @@ def test_lr_schedule_and_poisson_divisor():
         ref.normfedavg(points(0, 8), np.array([2.0]), setting),
     ):
         np.testing.assert_allclose(np.ravel(iterates), expected)
-    # ScaffNew: after round 0 the shift of client 1 is p / lr (mean - message) = (1/4)/(1/2) (3/4 - 3) = -9/8;
-    # round 1: client 1 moves -lr (-21/4 + 9/8) = 33/32, client 0 -11/16, mean 11/128
+    # ScaffNew: after round 0 the shift of client 1 is p / lr (mean - message) = (1/4)/(1/2) (3/4 -
+    # 3) = -9/8; round 1: client 1 moves -lr (-21/4 + 9/8) = 33/32, client 0 -11/16, mean 11/128
     iterates, shifts = ref.scaffnew(points(0, 8), np.array([2.0]), setting, 0.25)
     np.testing.assert_allclose(np.ravel(iterates), [2.75, 2.75 + 11 / 128])
     # p / lr is now 1: each shift gains mean - message
@@ -586,7 +605,8 @@ def test_empty_cohorts():
     quiet = ref.Setting(
         kind="squared", lr=[0.5] * 2, steps=[1] * 2, cohorts=[[0], []], divisor=[1, 0], server_momentum=0.5
     )
-    # x = 8: mean -4, x = 4; then nothing but the momentum, -2. ScaffNew's h0 = 1: -3.5, x = 4.5, then -1.75
+    # x = 8: mean -4, x = 4; then nothing but the momentum, -2. ScaffNew's h0 = 1: -3.5, x = 4.5,
+    # then -1.75
     np.testing.assert_allclose(np.ravel(ref.fedavg(clients, np.array([8.0]), quiet)), [4.0, 2.0])
     np.testing.assert_allclose(np.ravel(ref.normfedavg(clients, np.array([8.0]), quiet)), [4.0, 2.0])
     iterates, shifts = ref.scaffnew(clients, np.array([8.0]), quiet, 0.5, h0)
@@ -604,8 +624,9 @@ def test_empty_cohorts():
 
 
 def test_record_clip_by_hand():
-    """Records 0 and 10, x = 4: gradients 4 and -6, clipped to 5: 4 and -5; their mean -1/2, noise 1/4, then l2 x = 2 and
-    weight decay 1, neither clipped nor noised: 11/4, times lr 1/2."""
+    """Records 0 and 10, x = 4: gradients 4 and -6, clipped to 5: 4 and -5; their mean -1/2, noise
+    1/4, then l2 x = 2 and weight decay 1, neither clipped nor noised: 11/4, times lr 1/2.
+    """
     clients = [(np.ones((2, 1)), np.array([0.0, 10.0]))]
     setting = full(
         clients, 1, 0.5, 1, kind="squared", record_clip=5.0, record_noise=lambda k, i, step: np.array([0.25])
@@ -613,7 +634,8 @@ def test_record_clip_by_hand():
     x0 = np.array([4.0])
     assert ref.fedavg(clients, x0, setting)[0] == pytest.approx([4.125])
     assert ref.fedavg(clients, x0, replace(setting, l2=0.5, weight_decay=0.25))[0] == pytest.approx([2.625])
-    # a Poisson lot with the second record alone, expected size 4: -5/4 + 1/4, the noise is not divided again
+    # a Poisson lot with the second record alone, expected size 4: -5/4 + 1/4, the noise is not
+    # divided again
     lot = replace(setting, lots=lambda k, i, step: (np.array([1]), np.array([0.25])))
     assert ref.fedavg(clients, x0, lot)[0] == pytest.approx([4.5])
     # noise needs no clip
@@ -621,8 +643,9 @@ def test_record_clip_by_hand():
 
 
 def test_record_median_by_hand():
-    """At zero a record with label -n has the gradient n. Norms 1, 20, 3, 5: C = 4, mean (1 + 4 + 3 + 4) / 4; noise 2 C.
-    Without the 5: C = 3, mean 7/3, noise 6."""
+    """At zero a record with label -n has the gradient n. Norms 1, 20, 3, 5: C = 4, mean (1 + 4 + 3
+    + 4) / 4; noise 2 C. Without the 5: C = 3, mean 7/3, noise 6.
+    """
     clients = [(np.ones((4, 1)), -np.array([1.0, 20.0, 3.0, 5.0]))]
     setting = full(
         clients,
@@ -669,7 +692,9 @@ def test_a_huge_record_clip_is_no_clip_and_a_small_one_is_seen(algorithm):
 
 
 def test_one_record_moves_a_lot_by_at_most_its_clip():
-    """Replacing one record moves the clipped gradient by at most 2 C w_r, and gets close to it; adding one, by C w_r."""
+    """Replacing one record moves the clipped gradient by at most 2 C w_r, and gets close to it;
+    adding one, by C w_r.
+    """
     rng, C = np.random.default_rng(13), 0.7
     X, y = problem("softmax", 3)[3]
     largest = 0.0
@@ -711,8 +736,10 @@ def test_record_noise_is_asked_for_every_lot():
 
 
 def test_fedsgd_by_hand():
-    """Records 0 and 10 of one client, 0 of the other, x = 2; lots of one record: gradients 2, -8, mean -3, and 2.
-    Bounded by 1 on the scale of a gradient, noise 3 on the first: 2 and 1; noise 1 on the sum: mean 2, times lr 1/4."""
+    """Records 0 and 10 of one client, 0 of the other, x = 2; lots of one record: gradients 2, -8,
+    mean -3, and 2. Bounded by 1 on the scale of a gradient, noise 3 on the first: 2 and 1; noise 1
+    on the sum: mean 2, times lr 1/4.
+    """
     clients = [(np.ones((2, 1)), np.array([0.0, 10.0])), (np.ones((2, 1)), np.zeros(2))]
     setting = full(
         clients, 1, 0.25, 2, kind="squared", lots=lambda k, i, step: (np.array([step]), np.ones(1))
@@ -760,10 +787,11 @@ def test_fedsgd_is_fedavg_with_one_step_over_the_same_lots(K):
 
 
 def test_scaffold_rounds_by_hand():
-    """Targets 0 and 8, x = 2. Round 0 (lr 1/2, 2 steps): updates -3/2 and 9/2, x = 7/2; K lr = 1, so the controls are 3/2 and
-    -9/2, the means of the gradients (2, 1) and (-6, -3), and c = -3/2.
-    Round 1 (lr 1/4, 1 step), client 0 alone: 7/2 - 3/2 - 3/2 = 1/2, update -1/8, x = 27/8; its control is the gradient 7/2,
-    c = (7/2 - 9/2) / 2."""
+    """Targets 0 and 8, x = 2. Round 0 (lr 1/2, 2 steps): updates -3/2 and 9/2, x = 7/2; K lr = 1,
+    so the controls are 3/2 and -9/2, the means of the gradients (2, 1) and (-6, -3), and c = -3/2.
+    Round 1 (lr 1/4, 1 step), client 0 alone: 7/2 - 3/2 - 3/2 = 1/2, update -1/8, x = 27/8; its
+    control is the gradient 7/2, c = (7/2 - 9/2) / 2.
+    """
     setting = ref.Setting(kind="squared", lr=[0.5, 0.25], steps=[2, 1], cohorts=[[0, 1], [0]], divisor=[2, 1])
     iterates, own, server = ref.scaffold(points(0, 8), np.array([2.0]), setting)
     np.testing.assert_allclose(np.ravel(iterates), [3.5, 3.375])
@@ -772,8 +800,10 @@ def test_scaffold_rounds_by_hand():
 
 
 def test_scaffold_memories_by_hand():
-    """Targets 0 and 8, x = 2, one step of 1/2: updates -1 and 3, clipped to 2: -1 and 2; noise 1/2 on client 0, 1 on the sum.
-    Sent -1/2 and 2, mean 5/4, so c = -5/2; the controls are 2 times minus what is remembered."""
+    """Targets 0 and 8, x = 2, one step of 1/2: updates -1 and 3, clipped to 2: -1 and 2; noise 1/2
+    on client 0, 1 on the sum. Sent -1/2 and 2, mean 5/4, so c = -5/2; the controls are 2 times
+    minus what is remembered.
+    """
     setting = full(
         points(0, 8),
         1,
@@ -797,7 +827,8 @@ def test_scaffold_memories_by_hand():
     # a cohort of one where two are expected: the mean is 1, and still c is the mean of the controls
     poisson = ref.Setting(kind="squared", lr=[0.5, 0.5], steps=[1, 1], cohorts=[[0, 1], [1]], divisor=[2, 2])
     iterates, own, server = ref.scaffold(points(0, 8), np.array([2.0]), poisson)
-    # round 0: x = 3, controls 2 and -6, c = -2. Round 1: -5 + 6 - 2 = -1, update 1/2, mean 1/4; control -5
+    # round 0: x = 3, controls 2 and -6, c = -2. Round 1: -5 + 6 - 2 = -1, update 1/2, mean 1/4;
+    # control -5
     np.testing.assert_allclose(np.ravel(iterates), [3.0, 3.25])
     np.testing.assert_allclose(np.ravel(own), [2.0, -5.0])
     np.testing.assert_allclose(np.ravel(server), [-2.0, -1.5])
@@ -805,7 +836,9 @@ def test_scaffold_memories_by_hand():
 
 @pytest.mark.parametrize("where", ["message_noise", "sum_noise", None])
 def test_scaffold_with_everybody_is_scaffnew(where):
-    """Constant K, p = 1/K: h_i = c_i - c, and the models are the same, with the bound, both noises and a schedule of lr."""
+    """Constant K, p = 1/K: h_i = c_i - c, and the models are the same, with the bound, both noises
+    and a schedule of lr.
+    """
     clients, rounds = problem("softmax", 3), 8
     noise = 0.1 * np.random.default_rng(14).normal(size=(rounds, 4, 12))
     setting = full(
@@ -865,8 +898,10 @@ def test_scaffold_is_fedavg_until_the_controls_move():
 
 
 def test_scaffold_conserves_the_mean_of_the_controls():
-    """c = mean c_i after every round, over partial cohorts, Poisson divisors, an empty cohort, noise and bounds; whoever is
-    absent keeps its control. Noise on the sum, or own updates remembered, break the conservation."""
+    """c = mean c_i after every round, over partial cohorts, Poisson divisors, an empty cohort,
+    noise and bounds; whoever is absent keeps its control. Noise on the sum, or own updates
+    remembered, break the conservation.
+    """
     clients = problem("binary")
     noise = 0.1 * np.random.default_rng(16).normal(size=(6, 4, 3))
     setting = ref.Setting(
@@ -897,7 +932,9 @@ def test_scaffold_conserves_the_mean_of_the_controls():
 
 
 def test_scaffold_controls_are_means_of_noised_gradients():
-    """Equation 1: without a bound on the update, c_i' = the mean over the steps of H(y_k), clipped records, noise and all."""
+    """Equation 1: without a bound on the update, c_i' = the mean over the steps of H(y_k), clipped
+    records, noise and all.
+    """
     clients = problem("softmax", 3)
     noise = 0.3 * np.random.default_rng(17).normal(size=(3, 4, 3, 12))
     setting = full(
@@ -957,8 +994,10 @@ def test_scaffold_reaches_the_pooled_optimum_over_partial_cohorts():
 
 
 def test_scaffold_warm_start():
-    """Once everybody was drawn, the controls are the means of the noised lot gradients at x0 and c is their mean, also for a
-    client drawn twice; the model, its momentum included, has not moved. Then it starts from these controls."""
+    """Once everybody was drawn, the controls are the means of the noised lot gradients at x0 and c
+    is their mean, also for a client drawn twice; the model, its momentum included, has not moved.
+    Then it starts from these controls.
+    """
     clients = problem("binary")
     noise = 0.3 * np.random.default_rng(20).normal(size=(5, 4, 2, 4))
     setting = ref.Setting(
@@ -1032,7 +1071,8 @@ def test_fedexp_steps_by_hand():
         np.testing.assert_allclose(iterates[0], [2.0 + eta * mean])
     iterates, steps = ref.fedexp(clients, x0, replace(quiet, server_lr=0.5), "plain")
     assert (iterates[0], steps) == (pytest.approx([4.5]), pytest.approx([5.0]))
-    # momentum 1/2 on the extrapolated direction 5; at x = 7 the updates are -7/2 and 1/2, mean -3/2, step 25/9
+    # momentum 1/2 on the extrapolated direction 5; at x = 7 the updates are -7/2 and 1/2, mean
+    # -3/2, step 25/9
     twice = full(clients, 2, 0.5, 1, kind="squared", server_momentum=0.5)
     np.testing.assert_allclose(ref.fedexp(clients, x0, twice, "plain")[0][1], [7.0 + 2.5 - 1.5 * 25 / 9])
     # a cohort of one where two are expected: mean 3/2, sum of squares 9/2 (less one sigma^2 / 2): 2
@@ -1042,7 +1082,9 @@ def test_fedexp_steps_by_hand():
 
 
 def test_fedexp_of_orthogonal_updates_is_their_number():
-    """The mean of M orthogonal updates is too short by M: one round of full steps solves the problem."""
+    """The mean of M orthogonal updates is too short by M: one round of full steps solves the
+    problem.
+    """
     clients = orthogonal(1.0, -2.0, 5.0)
     iterates, steps = ref.fedexp(clients, np.zeros(3), full(clients, 1, 1.0, 1, kind="squared"), "plain")
     np.testing.assert_allclose(steps, [3.0])
@@ -1054,8 +1096,9 @@ def test_fedexp_of_orthogonal_updates_is_their_number():
 
 
 def test_debiasing_takes_off_what_the_noise_adds():
-    """Noise of squared length d sigma^2, orthogonal to each update: equation 6 has the numerator of equation 5, equation 3
-    has d sigma^2 more."""
+    """Noise of squared length d sigma^2, orthogonal to each update: equation 6 has the numerator of
+    equation 5, equation 3 has d sigma^2 more.
+    """
     lengths, sigma = np.array([1.0, -2.0, 5.0]), 0.4
     clients = orthogonal(*lengths)
     noise = {i: np.sqrt(3) * sigma * np.eye(3)[(i + 1) % 3] for i in range(3)}
@@ -1142,8 +1185,10 @@ def scalar_dp(r, C, eps2, constants):
 
 
 def test_norm_constants_of_privunit():
-    """eps2 = 2: the values recomputed from the paper (PAPERS.md), and what they are for: ScalarDP is unbiased, and the
-    estimate of the squared norm is never above it on average (Lemma D.3), exactly it halfway between two levels."""
+    """eps2 = 2: the values recomputed from the paper (PAPERS.md), and what they are for: ScalarDP
+    is unbiased, and the estimate of the squared norm is never above it on average (Lemma D.3),
+    exactly it halfway between two levels.
+    """
     C, m = 3.0, 0.1
     got = ref.norm_constants(2.0, C, m)
     assert [ref.norm_constants(eps2, C, m).k for eps2 in (2.0, 3.5)] == [2, 4]
@@ -1170,7 +1215,9 @@ def test_norm_constants_of_privunit():
 
 
 def test_fedexp_with_privunit_by_hand():
-    """Messages r z with |z| = 1/m and r the lowest or the highest value of ScalarDP, along the two axes."""
+    """Messages r z with |z| = 1/m and r the lowest or the highest value of ScalarDP, along the two
+    axes.
+    """
     C, m = 2.0, 0.5
     constants = ref.norm_constants(2.0, C, m)
     r = [-0.234776 * C, 1.234776 * C]
@@ -1213,7 +1260,9 @@ def test_average_of_the_last_iterates_by_hand():
 
 
 def test_pfl_is_fedavg_with_record_noise():
-    """Poisson lots, noise of the sum over the expected lot, momentum from rest in every round: the same models."""
+    """Poisson lots, noise of the sum over the expected lot, momentum from rest in every round: the
+    same models.
+    """
     clients = problem("softmax", 3)
     noise = 0.5 * np.random.default_rng(23).normal(size=(4, 4, 5, 12))
     x0, steps = np.random.default_rng(24).normal(size=12), [5, 3, 1, 4]
@@ -1252,8 +1301,9 @@ def test_pfl_is_fedavg_with_record_noise():
 
 
 def test_pfl_by_hand():
-    """Target 0 twice, x = 8, L = 4, C = 6, lr 1, m = 1/2: sum 12, noise 4, gradient 4, x = 4; sum 8, gradient 3, buffer 5,
-    x = -1. The next round starts at rest: sum -2, gradient 1/2, x = -3/2."""
+    """Target 0 twice, x = 8, L = 4, C = 6, lr 1, m = 1/2: sum 12, noise 4, gradient 4, x = 4; sum
+    8, gradient 3, buffer 5, x = -1. The next round starts at rest: sum -2, gradient 1/2, x = -3/2.
+    """
     clients = [(np.ones((2, 1)), np.zeros(2))]
     models = ref.pfl(
         clients,
@@ -1274,7 +1324,9 @@ def test_pfl_by_hand():
 
 
 def test_quantile_clip_by_hand():
-    """Updates far beyond C: b = 0 and C grows by exp(lr q) a round; the model moves by C, noise by C times its own."""
+    """Updates far beyond C: b = 0 and C grows by exp(lr q) a round; the model moves by C, noise by
+    C times its own.
+    """
     clients = points(1e9, 1e9, 1e9)
     setting = full(clients, 3, 0.5, 1, kind="squared", bound="clip", clip=2.0, quantile=0.6, quantile_lr=0.5)
     clips = 2.0 * np.exp(0.3 * np.arange(3))
@@ -1285,7 +1337,8 @@ def test_quantile_clip_by_hand():
     np.testing.assert_allclose(
         np.ravel(ref.fedavg(clients, np.zeros(1), noisy)), np.cumsum(clips * (1 + 0.3 + 0.2))
     )
-    # updates of zero are within C: b = 1; the shift by 1/2 counts where the divisor is not the number of bits
+    # updates of zero are within C: b = 1; the shift by 1/2 counts where the divisor is not the
+    # number of bits
     still = replace(setting, sum_noise=lambda k: np.array([3.0]), lr=[1e-12] * 3)
     np.testing.assert_allclose(
         np.diff(np.ravel(ref.fedavg(points(0, 0, 0), np.zeros(1), still))),
@@ -1305,7 +1358,9 @@ def test_quantile_clip_by_hand():
 
 @pytest.mark.parametrize("quantile", [0.25, 0.5, 0.75])
 def test_quantile_clip_finds_the_quantile(quantile):
-    """Eight constant norms 1, ..., 8: C ends between the two around the quantile, whatever it began with."""
+    """Eight constant norms 1, ..., 8: C ends between the two around the quantile, whatever it began
+    with.
+    """
     clients, seen = orthogonal(*range(1, 9)), []
 
     def recorded(k, i, bounded):
@@ -1359,7 +1414,9 @@ def test_a_quantile_that_does_not_move_is_a_fixed_clip():
 
 
 def test_median_clip_by_hand():
-    """Updates of norm 1, 20, 3, 5: C = 4; with three of them, 3; noise is scaled by it, and nobody has a median of 0."""
+    """Updates of norm 1, 20, 3, 5: C = 4; with three of them, 3; noise is scaled by it, and nobody
+    has a median of 0.
+    """
     clients, x0 = points(1, 20, 3, -5), np.zeros(1)
     setting = ref.Setting(
         kind="squared",

@@ -74,7 +74,9 @@ def test_fedexp_table_1(mu: float, eps: float) -> None:
     [(500, 49, 15.64620), (500, 50, 15.85091), (5046, 49, 15.26090), (5046, 50, 15.46005)],
 )
 def test_fedexp_table_1_with_its_norms(dimension: int, times: int, eps: float) -> None:
-    """CDP-FedEXP, M = 1000, replace_one: sigma = 5 C is z = 2.5, and the norms' noise d sigma^2 / M is 4 d/M z^2 times C^2."""
+    """CDP-FedEXP, M = 1000, replace_one: sigma = 5 C is z = 2.5, and the norms' noise d sigma^2 / M
+    is 4 d/M z^2 times C^2.
+    """
     norms = Companion("norms", "squared", 4 * dimension / 1000)
     released = Composition("gaussian", times, companions=(norms,))
     assert epsilon(released, 2.5, 1e-5) == pytest.approx(eps, abs=6e-6)
@@ -118,7 +120,9 @@ def test_rdp_is_near_its_best_from_small_to_large_eps(monkeypatch: pytest.Monkey
 
 
 def test_pld_refuses_what_its_rounding_cannot_resolve() -> None:
-    """dp-accounting's FFT alone gives 2 % too little at delta = 1e-14 (10,000 releases at z = 100): ours says inf, `auto` takes RDP."""
+    """dp-accounting's FFT alone gives 2 % too little at delta = 1e-14 (10,000 releases at z = 100):
+    ours says inf, `auto` takes RDP.
+    """
     released = sampled("poisson", 10, 20, 10_000)
     assert epsilon(released, 100.0, 1e-13, "pld") == math.inf
     assert best(released, 100.0, 1e-13) == ("rdp", epsilon(released, 100.0, 1e-13, "rdp"))
@@ -130,7 +134,9 @@ def test_pld_refuses_what_its_rounding_cannot_resolve() -> None:
     [(0.3, 1.2, "times", 1.5), (1.0, 0.9, "squared", 2.0), (0.05, 2.0, "squared", 0.2)],
 )
 def test_companions_by_a_sum_over_the_plane(rate: float, z: float, kind: str, value: float) -> None:
-    """delta of one Poisson-sampled release of a sum and its companion, from their two densities: that of one sum with less noise."""
+    """delta of one Poisson-sampled release of a sum and its companion, from their two densities:
+    that of one sum with less noise.
+    """
     companion = Companion("norms", kind, value)  # type: ignore[arg-type]
     other = companion.noise_multiplier(z)
     x, y = np.meshgrid(np.linspace(-8, 8 + 1 / z, 1501), np.linspace(-8, 8 + 1 / other, 1501))

@@ -1,7 +1,9 @@
-"""Attacks on the engine that stay within what the accountant claims: two neighbouring federations, played many times and told apart.
+"""Attacks on the engine that stay within what the accountant claims: two neighbouring federations,
+played many times and told apart.
 
-Each attack has a second half, in which the door cheats and the same attack is seen to break the claim: one without power shows nothing.
-The first client pulls as hard as it can to one side, or to the other; the losses of the others are mostly flat. One parameter, clip 1.
+Each attack has a second half, in which the door cheats and the same attack is seen to break the
+claim: one without power shows nothing. The first client pulls as hard as it can to one side, or to
+the other; the losses of the others are mostly flat. One parameter, clip 1.
 """
 
 from __future__ import annotations
@@ -48,7 +50,9 @@ class Attack:
     runs: int = 1500
 
     def statistics(self, side: int, first: int) -> np.ndarray:
-        """In each run: the sum over rounds of what the model moved, less what the others are known to have sent."""
+        """In each run: the sum over rounds of what the model moved, less what the others are known
+        to have sent.
+        """
         everyone = self._federation(side)
         return np.array([self._played(everyone, seed) for seed in range(first, first + self.runs)])
 
@@ -117,7 +121,8 @@ def test_all_rounds_together_are_what_the_composition_claims(attack: Attack) -> 
 
 
 def advantage(one: np.ndarray, other: np.ndarray, eps: float) -> tuple[float, float]:
-    """(P - e^eps Q, its standard error) of the best threshold, which is chosen on the first half of the runs and counted on the second.
+    """(P - e^eps Q, its standard error) of the best threshold, which is chosen on the first half of
+    the runs and counted on the second.
 
     No eps-delta claim allows more than delta.
     """
@@ -155,7 +160,9 @@ def claimed_delta(releases: Releases, z: float, eps: float) -> float:
 def test_secret_cohorts_hide_what_the_accountant_says(
     sampling: str, neighbours: str, sides: tuple[int, int], power: float
 ) -> None:
-    """A third party sees one model of a quarter of the clients. Without the coin the same models would break the claim."""
+    """A third party sees one model of a quarter of the clients. Without the coin the same models
+    would break the claim.
+    """
     z, eps = 0.5, 0.3
     std = z if sampling == "fixed" else z / 2  # of zero-out the sensitivity is half
     attack = Attack(
@@ -171,7 +178,9 @@ def test_secret_cohorts_hide_what_the_accountant_says(
 
 
 def test_privunit_keeps_its_pure_eps() -> None:
-    """Where u's messages point, for u and for -u: nothing is left beyond e^2 times. 1.988 of 2 was found of the direction and the norm."""
+    """Where u's messages point, for u and for -u: nothing is left beyond e^2 times. 1.988 of 2 was
+    found of the direction and the norm.
+    """
     split, n, d = equal_split(2.0, 8), 60_000, 8
     updates = np.zeros((n, d))
     updates[:, 0] = 1.0

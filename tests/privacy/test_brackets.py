@@ -1,4 +1,6 @@
-"""No accountant is below what neighbours really spend, and tight ones are close above it. The brackets share no code with them."""
+"""No accountant is below what neighbours really spend, and tight ones are close above it. The
+brackets share no code with them.
+"""
 
 import ast
 import math
@@ -161,7 +163,8 @@ def test_within_the_bracket(case: Case) -> None:
     assert found["auto"] <= min(found.values())
     if "pld" in found and "rdp" in found:
         assert found["rdp"] >= found["pld"] - 1e-6
-    # the same check rejects an accountant that credits 5 % more noise, wherever what is reached comes close to the bound
+    # the same check rejects an accountant that credits 5 % more noise, wherever what is reached
+    # comes close to the bound
     if low > 0.1 and low > 0.97 * high:
         with pytest.raises(AssertionError):
             check(
@@ -177,7 +180,9 @@ def test_within_the_bracket(case: Case) -> None:
     [("poisson", 0.1, 1.0, 3), ("fixed", 0.05, 1.2, 1), ("fixed", 0.5, 4.0, 5)],
 )
 def test_companions_of_a_lot_in_two_dimensions(mechanism: str, rate: float, z: float, times: int) -> None:
-    """As it is, without the line: other records may stand where the replaced one does in one release, and opposite in the other."""
+    """As it is, without the line: other records may stand where the replaced one does in one
+    release, and opposite in the other.
+    """
     norms = Companion("norms", "times", 1.5)
     composition = Composition(mechanism, times, rate, POPULATION, int(rate * POPULATION), companions=(norms,))  # type: ignore[arg-type]
     case = Case(composition, z, 1e-5)
@@ -217,7 +222,9 @@ def coin_unseen(pair: Pair, often: int, share: float, step: float) -> Pair:
 
 
 def test_the_check_rejects_a_coin_that_is_thought_to_be_secret() -> None:
-    """Sampling clients does not amplify record-level privacy: DP-SCAFFOLD's synthetic setting, where the wrong pair claims .353."""
+    """Sampling clients does not amplify record-level privacy: DP-SCAFFOLD's synthetic setting,
+    where the wrong pair claims .353.
+    """
     composition = Composition("poisson", 50 * 400, 0.2, 5, 1, share=0.2, rounds=((50, 400),))
     run = (Rounds(((poisson(0.2, 60.0), 50),), 400, 0.2),)
     low, high = bracket(run, 2.5e-6)
@@ -259,7 +266,9 @@ def test_encloses_the_closed_form(z: float, times: int, delta: float) -> None:
 
 
 def test_encloses_two_gaussians_under_visible_coins() -> None:
-    """Two rounds of three joint releases each: the number of rounds that happen is binomial, and each number is one Gaussian."""
+    """Two rounds of three joint releases each: the number of rounds that happen is binomial, and
+    each number is one Gaussian.
+    """
     run = (Rounds(((gaussian(5.0), 3), (gaussian(8.0), 3)), 2, 0.3),)
     mu = math.sqrt(3 / 25 + 3 / 64)
     exact = solved(
@@ -299,7 +308,9 @@ def test_randomised_responses_by_fractions() -> None:
 def test_values_found_by_others(
     sigma: float, steps: int, times: int, delta: float, share: float, add_remove: float, replace_one: float
 ) -> None:
-    """DP-SCAFFOLD's settings, a fifth of the records a step: two other implementations agreed on these, from above, on a grid of 2e-5."""
+    """DP-SCAFFOLD's settings, a fifth of the records a step: two other implementations agreed on
+    these, from above, on a grid of 2e-5.
+    """
     for pair, known in ((poisson(0.2, sigma), add_remove), (lots_bounded(0.2, sigma), replace_one)):
         low, high = bracket((Rounds(((pair, steps),), times, share),), delta, tolerance=0.002)
         assert low <= known + 5e-5
@@ -307,7 +318,9 @@ def test_values_found_by_others(
 
 
 def test_a_client_in_every_round() -> None:
-    """The first of these settings with every client present: 2.0182 to 2.0186, by two other implementations."""
+    """The first of these settings with every client present: 2.0182 to 2.0186, by two other
+    implementations.
+    """
     low, high = bracket((Rounds(((poisson(0.2, 60.0), 20_000),)),), 2.5e-6)
     assert low <= 2.0182
     assert 2.0186 <= high <= 1.01 * low

@@ -1,4 +1,6 @@
-"""`privacy.noise=discrete`: whole multiples of a grid, normal to the eye, added exactly; and what a float's last bits tell without it."""
+"""`privacy.noise=discrete`: whole multiples of a grid, normal to the eye, added exactly; and what a
+float's last bits tell without it.
+"""
 
 from __future__ import annotations
 
@@ -93,7 +95,9 @@ def test_the_order_of_clients_moves_no_bit(trust: str) -> None:
 
 @pytest.mark.parametrize("dtype", FORMATS)
 def test_no_message_grows(dtype: torch.dtype) -> None:
-    """Each entry is rounded towards zero: the bound holds as it did, and a client moves a sum by 2C at most."""
+    """Each entry is rounded towards zero: the bound holds as it did, and a client moves a sum by 2C
+    at most.
+    """
     bounded = bounding.clip(UPDATES.to(dtype), CLIP).rows
     rounded = lattice.towards_zero(bounded, lattice.spacing(std_of("local")))
     assert (rounded.abs() <= bounded.double().abs()).all()
@@ -106,7 +110,9 @@ def test_no_message_grows(dtype: torch.dtype) -> None:
 
 
 def fits(noise: np.ndarray, std: float) -> bool:
-    """Kolmogorov and Smirnov's test, whose distance the grid of 4096 steps a deviation cannot show, and the second and fourth moments."""
+    """Kolmogorov and Smirnov's test, whose distance the grid of 4096 steps a deviation cannot show,
+    and the second and fourth moments.
+    """
     z = noise / std
     errors = np.sqrt(np.array([2, 96]) / len(z))
     moments = [abs((z**k).mean() - expected) for k, expected in ((2, 1), (4, 3))]
@@ -125,9 +131,11 @@ def test_the_noise_on_the_sum_is_normal(trust: str) -> None:
 
 
 def test_shares_add_up_to_a_rounded_draw_of_the_whole() -> None:
-    """The docstring's identity, in numbers: the law of two rounded shares' sum is that of one rounded draw of the sum and a uniform.
+    """The docstring's identity, in numbers: the law of two rounded shares' sum is that of one
+    rounded draw of the sum and a uniform.
 
-    At a spacing as coarse as the shares' own deviation, where exp(-pi^2) = 5e-5 is what it may err by; at twice that it is visibly wrong.
+    At a spacing as coarse as the shares' own deviation, where exp(-pi^2) = 5e-5 is what it may err
+    by; at twice that it is visibly wrong.
     """
 
     def gap(deviation: float) -> float:
@@ -153,7 +161,9 @@ def candidates() -> tuple[Tensor, Tensor]:
 
 
 def guess(released: Tensor, guesses: tuple[Tensor, Tensor]) -> int | None:
-    """The world less which the release is a float32 number, nearly everywhere, as the other is nowhere."""
+    """The world less which the release is a float32 number, nearly everywhere, as the other is
+    nowhere.
+    """
     shares = [
         ((left := released - world) == left.float().double()).double().mean().item() for world in guesses
     ]
@@ -179,7 +189,9 @@ def test_a_release_of_float64_tells_no_world_by_its_last_bits() -> None:
 
 
 def test_gaussian_noise_leaves_bits_that_the_grid_does_not() -> None:
-    """A float64 sum has bits below the grid of its noise, which depend on the update; the discrete release has none in either world."""
+    """A float64 sum has bits below the grid of its noise, which depend on the update; the discrete
+    release has none in either world.
+    """
     one, other = candidates()
     grid = lattice.spacing(NOISE * CLIP)
     for noise, clean in (("gaussian", False), ("discrete", True)):

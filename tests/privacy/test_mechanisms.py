@@ -51,7 +51,9 @@ def test_tails(bound: float, dtype: mechanisms.Format) -> None:
 
 @both
 def test_the_two_of_a_pair_are_independent(dtype: mechanisms.Format) -> None:
-    """They share a radius: their sizes would be correlated if it were anything but what makes them normal."""
+    """They share a radius: their sizes would be correlated if it were anything but what makes them
+    normal.
+    """
     (row,) = mechanisms.normals(streams(1), mechanisms.BLOCK, dtype)
     one, other = np.split(row.astype(np.float64), 2)
 
@@ -161,14 +163,18 @@ def test_no_word_is_used_twice() -> None:
 
 
 def test_float32_numbers_are_what_they_were() -> None:
-    """The first of two streams, by the code before the wide ones came: published runs stay as they are."""
+    """The first of two streams, by the code before the wide ones came: published runs stay as they
+    are.
+    """
     found = mechanisms.client_gaussian(3, 1, [0, 5], 4, 0.5, np.float32)
     assert found.dtype == np.float32
     assert found.tobytes().hex() == GOLDEN
 
 
 def test_wide_noise_is_not_a_float32_number() -> None:
-    """That a float64 sum less the right candidate was one, and less any other was none, told which was right."""
+    """That a float64 sum less the right candidate was one, and less any other was none, told which
+    was right.
+    """
     for drawn in (
         mechanisms.client_gaussian(3, 1, [0, 5], 4096, 0.5, np.float64),
         mechanisms.server_gaussian(3, 1, 4096, 0.5, np.float64),
@@ -179,7 +185,9 @@ def test_wide_noise_is_not_a_float32_number() -> None:
 
 
 def test_wide_streams_are_independent() -> None:
-    """Of clients, rounds and seeds: correlations within 5 standard errors; a tenth of another's is more."""
+    """Of clients, rounds and seeds: correlations within 5 standard errors; a tenth of another's is
+    more.
+    """
     named = itertools.product((0, 9), (0, 1), (0, 1))
     drawn = np.stack(
         [mechanisms.client_gaussian(seed, k, [i], 4096, 1.0, np.float64)[0] for seed, k, i in named]

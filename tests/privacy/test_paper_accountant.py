@@ -132,7 +132,9 @@ def test_rounds_of_several_lengths_add_up() -> None:
 
 
 def test_it_claims_too_little() -> None:
-    """PAPERS.md: K = 1, all records, sigma_g = 5, one client of a hundred, T = 1000: .90 by the printed rule where 3.02 is true."""
+    """PAPERS.md: K = 1, all records, sigma_g = 5, one client of a hundred, T = 1000: .90 by the
+    printed rule where 3.02 is true.
+    """
     rounds = ((1, 1000),)
     assert paper.epsilon(5.0, 1.0, 0.01, rounds, 1e-5) == pytest.approx(0.90, abs=5e-3)
     assert epsilon(

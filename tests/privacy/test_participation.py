@@ -1,4 +1,6 @@
-"""Record level with clients that take part in some rounds: golden numbers, independent implementations, limits, and what it must not be."""
+"""Record level with clients that take part in some rounds: golden numbers, independent
+implementations, limits, and what it must not be.
+"""
 
 import itertools
 import math
@@ -33,7 +35,9 @@ def participation(
 
 
 def records(k: int, rounds: int, share: float, worst: int | None = None) -> RecordReleases:
-    """add/remove, Poisson lots; by default the drawn schedule is so unlucky that only the participation bounds."""
+    """add/remove, Poisson lots; by default the drawn schedule is so unlucky that only the
+    participation bounds.
+    """
     return RecordReleases(
         ((k, rounds),),
         share,
@@ -134,7 +138,9 @@ def test_full_lots_against_a_sum_over_participations(
 def test_against_the_library_s_own_mixture(
     mechanism: str, z: float, rate: float, share: float, rounds: Rounds
 ) -> None:
-    """dp-accounting composes, mixes with the identity, and composes again: slower, on a coarser grid."""
+    """dp-accounting composes, mixes with the identity, and composes again: slower, on a coarser
+    grid.
+    """
     from dp_accounting.pld import privacy_loss_distribution
 
     rate, step = 1.0 if mechanism == "gaussian" else rate, 2.0**-13
@@ -147,7 +153,9 @@ def test_against_the_library_s_own_mixture(
 
 
 def lower_bound(order: str, rate: float, z: float, share: float, k: int, rounds: int, delta: float) -> float:
-    """Eps that Poisson lots spend at least: the losses of one release are rounded down; no code is shared with the accountant."""
+    """Eps that Poisson lots spend at least: the losses of one release are rounded down; no code is
+    shared with the accountant.
+    """
     step, ends = 1e-4, np.linspace(-9 * z - 1, 9 * z + 2, 400_001)
     absent, present = (np.diff(ndtr((ends - mean) / z)) for mean in (0, 1))
     ratio = np.log1p(rate * np.expm1((2 * ends - 1) / (2 * z**2)))
@@ -183,9 +191,11 @@ def test_never_below_what_neighbours_really_spend(
 
 
 def test_five_clients_far_apart_show_the_coin() -> None:
-    """One of five clients is drawn once and sends its record plus N(0, 1); the clients' records are far apart, one client's moves by 1.
+    """One of five clients is drawn once and sends its record plus N(0, 1); the clients' records are
+    far apart, one client's moves by 1.
 
-    A secret coin would amplify: delta(1) = l delta_G(log(1 + (e - 1)/l)) = .0023. An integral over what is really seen gives .0254.
+    A secret coin would amplify: delta(1) = l delta_G(log(1 + (e - 1)/l)) = .0023. An integral over
+    what is really seen gives .0254.
     """
     x = np.linspace(-12, 4 * 60 + 12, 1_000_001)
 
@@ -208,7 +218,9 @@ def test_five_clients_far_apart_show_the_coin() -> None:
 
 @cache
 def with_a_secret_coin(z: float, k: int, rounds: int, share: float, delta: float) -> float:
-    """Eps of the tempting pair ((1 - l) Q + l P, Q), P and Q being k releases with and without the record."""
+    """Eps of the tempting pair ((1 - l) Q + l P, Q), P and Q being k releases with and without the
+    record.
+    """
     from dp_accounting.pld import pld_pmf
 
     step = 2.0**-15
@@ -272,7 +284,9 @@ def test_monotone(mechanism: str, name: str) -> None:
 
 
 def test_rounds_of_many_lengths() -> None:
-    """Order and grouping of the rounds do not matter; the mixture of 2 k's lies between those of either alone."""
+    """Order and grouping of the rounds do not matter; the mixture of 2 k's lies between those of
+    either alone.
+    """
     mixed = epsilon(participation("poisson", ((2, 10), (6, 10)), 0.3), 2.0, 1e-5, "pld")
     assert mixed == epsilon(participation("poisson", ((6, 4), (2, 3), (6, 6), (2, 7)), 0.3), 2.0, 1e-5, "pld")
     few, many = (epsilon(participation("poisson", ((k, 20),), 0.3), 2.0, 1e-5, "pld") for k in (2, 6))
@@ -295,7 +309,9 @@ def test_rdp_stands_where_pld_refuses() -> None:
 
 
 def test_eps_of_a_handful_of_losses() -> None:
-    """Infinite losses count in full; delta(eps) = .01 + .3 (1 - e^(eps - 1)) + .1 (1 - e^(eps - 2)), solved by hand."""
+    """Infinite losses count in full; delta(eps) = .01 + .3 (1 - e^(eps - 1)) + .1 (1 - e^(eps -
+    2)), solved by hand.
+    """
     losses, probabilities = np.array([-1.0, 1.0, 2.0]), np.array([0.59, 0.3, 0.1])
     assert divergences._eps_of_losses(losses, probabilities, 0.01, 0.009) == math.inf
     for delta, eps in (
@@ -308,7 +324,9 @@ def test_eps_of_a_handful_of_losses() -> None:
 
 
 def test_one_release_keeps_its_mass_and_what_is_lost() -> None:
-    """Both distributions of the pair sum to 1, whichever comes first; what the grid cannot hold is an infinite loss."""
+    """Both distributions of the pair sum to 1, whichever comes first; what the grid cannot hold is
+    an infinite loss.
+    """
     for order in ("present", "absent", "either"):
         losses, probabilities, lost = divergences._release(order, 0.3, 0.8, 2.0**-10)
         assert probabilities.sum() + lost == pytest.approx(1, abs=1e-14)

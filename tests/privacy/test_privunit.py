@@ -1,8 +1,10 @@
-"""PrivUnit and ScalarDP: golden numbers, what they are promised to do, and the tests' power to tell.
+"""PrivUnit and ScalarDP: golden numbers, what they are promised to do, and the tests' power to
+tell.
 
-Each test of something random accepts what lies within 5 standard errors (for the Kolmogorov-Smirnov statistic a level of the same order)
-and is shown to reject a mechanism that is 10 % off, or the one that the paper prints. The measure of the cap, m and the heights' law come
-here from the integral of cos^(d-2) over latitudes, in log-space, not from incomplete beta functions.
+Each test of something random accepts what lies within 5 standard errors (for the Kolmogorov-Smirnov
+statistic a level of the same order) and is shown to reject a mechanism that is 10 % off, or the one
+that the paper prints. The measure of the cap, m and the heights' law come here from the integral of
+cos^(d-2) over latitudes, in log-space, not from incomplete beta functions.
 """
 
 from __future__ import annotations
@@ -37,7 +39,9 @@ def uniforms(rows: int, count: int, run: int = 0) -> np.ndarray:
 
 
 def integral(dimension: int, low: float, high: float, power: int = 0) -> float:
-    """Log of the integral of t^power (1 - t^2)^((d-3)/2) over [low, high], t = sin(latitude); power 1 from low >= 0 only."""
+    """Log of the integral of t^power (1 - t^2)^((d-3)/2) over [low, high], t = sin(latitude); power
+    1 from low >= 0 only.
+    """
     start, end = math.asin(low), math.asin(high)
     peak = min(max(start, 0.0), end) if low >= 0 or high >= 0 else end
     reach = 45 / math.sqrt(dimension)  # beyond it less than e^-1000 of the peak
@@ -89,7 +93,9 @@ EDGES = [PrivUnit(e, e, 1.0, 1.0, d) for e in (1e-3, 3.1, 3.3, 30.0) for d in (3
 
 
 def test_exact_eps_of_the_direction_is_within_the_budget() -> None:
-    """The largest log-ratio is log[(p/P(cap)) / ((1-p)/P(rest))]: in one's cap, outside the other's."""
+    """The largest log-ratio is log[(p/P(cap)) / ((1-p)/P(rest))]: in one's cap, outside the
+    other's.
+    """
     rules = set()
     for made in [*drawn_mechanisms(150), *EDGES]:
         ratio = integral(made.dimension, -1, made.gamma) - integral(made.dimension, made.gamma, 1)
@@ -161,7 +167,9 @@ def test_the_cap_is_drawn_with_probability_p(dimension: int) -> None:
 
 
 def distance(heights: np.ndarray, low: float, high: float, dimension: float) -> float:
-    """sqrt(n) times the Kolmogorov-Smirnov distance to the density (1 - t^2)^((d-3)/2) on [low, high]."""
+    """sqrt(n) times the Kolmogorov-Smirnov distance to the density (1 - t^2)^((d-3)/2) on [low,
+    high].
+    """
     reach = 12 / math.sqrt(dimension)
     latitudes = np.linspace(
         max(math.asin(low), -reach), min(math.asin(high), max(math.asin(low), 0) + reach), 200_001
@@ -232,7 +240,9 @@ class TooShort(PrivUnit):
 
 
 def worst_error(made: PrivUnit, update: np.ndarray, clients: int) -> float:
-    """The largest error of the mean message in standard errors, along the update and orthogonal to it."""
+    """The largest error of the mean message in standard errors, along the update and orthogonal to
+    it.
+    """
     messages = made.randomise(np.broadcast_to(update, (clients, len(update))), generators(clients))
     norm = float(np.linalg.norm(update))
     unit = update / norm if norm else update_of(len(update), 1.0)
@@ -355,7 +365,9 @@ def test_norms_at_the_edge_of_float64() -> None:
 
 
 def test_what_is_not_finite_counts_as_zero() -> None:
-    """A message like any other, by the very draws of an update of 0, without a warning: nobody sees that there was none."""
+    """A message like any other, by the very draws of an update of 0, without a warning: nobody sees
+    that there was none.
+    """
     made, unit = mechanism(5), update_of(5, 1.0)
     updates = np.stack([unit, np.full(5, np.nan), [np.inf, 0, 0, 0, 0], unit])
     with np.errstate(all="raise"):

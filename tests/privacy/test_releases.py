@@ -1,4 +1,6 @@
-"""What each observer sees: the table of rules, the refusals, and the attack behind the strictest of them."""
+"""What each observer sees: the table of rules, the refusals, and the attack behind the strictest of
+them.
+"""
 
 import dataclasses
 import math
@@ -40,7 +42,9 @@ def seen(observer: str, **changes: object) -> list[tuple[str, int, float]] | Non
 
 
 def test_a_coin_that_shows_is_averaged() -> None:
-    """ "gaussian?": in each of 100 rounds a client takes part with probability 1/4, and everybody sees whether it does."""
+    """ "gaussian?": in each of 100 rounds a client takes part with probability 1/4, and everybody
+    sees whether it does.
+    """
     (found,) = view(releases(neighbours="add_remove_one"), "third_party") or ()
     assert (found.share, found.rounds) == (0.25, ((1, 100),))
 
@@ -88,7 +92,9 @@ def test_a_third_party_sees_sums(
 
 
 def test_a_third_party_s_bound_never_looks_at_the_draw() -> None:
-    """Whatever the drawn cohorts were like: it is secret, and a number that follows from it would tell."""
+    """Whatever the drawn cohorts were like: it is secret, and a number that follows from it would
+    tell.
+    """
     for trust in ("local", "secagg", "central"):
         for sampling, neighbours in (
             ("fixed", REPLACE),
@@ -318,7 +324,8 @@ def test_record_level_views(lots: dict[str, object], mechanism: str) -> None:
     for changes in ({"share": 1.0}, {"rounds": (), "worst": 0}):
         (only,) = view(records(**lots, **changes), "third_party") or ()
         assert (only.mechanism, only.rounds, only.share) == (mechanism, (), 1.0)
-    # the coins of a record's holders are not independent: as if all of them took part in every round
+    # the coins of a record's holders are not independent: as if all of them took part in every
+    # round
     assert view(records(**lots, holders=3, worst=900), "third_party") == (
         Composition(mechanism, 1800, made.rate, made.population, made.sample, cohort=10),  # type: ignore[arg-type]
     )
@@ -380,11 +387,13 @@ def test_participations_that_do_not_add_up() -> None:
 
 
 def shifts_reveal(clients: int, rounds: int, z: float) -> float:
-    """mu towards the server of ScaffNew's shifts under secure aggregation, exactly, where everything is linear.
+    """mu towards the server of ScaffNew's shifts under secure aggregation, exactly, where
+    everything is linear.
 
-    Every client but the first has a flat loss: it offers its shift h (1/p local steps of length lr times h, p/lr times lr/p = 1) and then
-    adds mean - own message to it. The first client's data decide whether it sends +C or -C in every round. Nothing is clipped while
-    shares are small. The sums are then a linear map of all the shares, so the pair is one Gaussian with two means.
+    Every client but the first has a flat loss: it offers its shift h (1/p local steps of length lr
+    times h, p/lr times lr/p = 1) and then adds mean - own message to it. The first client's data
+    decide whether it sends +C or -C in every round. Nothing is clipped while shares are small. The
+    sums are then a linear map of all the shares, so the pair is one Gaussian with two means.
     """
     share = 2 * z / math.sqrt(clients)  # C = 1, replace_one
     size = rounds * clients + 1  # coefficients of every share, then of the first client's sign
@@ -401,7 +410,9 @@ def shifts_reveal(clients: int, rounds: int, z: float) -> float:
 
 
 def test_zero_sum_shifts_break_the_bound_of_a_sum() -> None:
-    """Why `sums_only=False` counts a client's share alone: what T sums would spend without memories is far too little."""
+    """Why `sums_only=False` counts a client's share alone: what T sums would spend without memories
+    is far too little.
+    """
     clients, rounds, z = 200, 12, 5.0
     mu = shifts_reveal(clients, rounds, z)
     assert mu > 3 * math.sqrt(rounds) / z  # the claim of T independent sums, short by a factor of 3 in mu

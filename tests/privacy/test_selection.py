@@ -1,4 +1,6 @@
-"""Private selection: the theorems' bounds against exact distributions of the best of K trials, a second derivation, and dp-accounting."""
+"""Private selection: the theorems' bounds against exact distributions of the best of K trials, a
+second derivation, and dp-accounting.
+"""
 
 from __future__ import annotations
 
@@ -47,9 +49,11 @@ def solved(f: Callable[[float], float], low: float = 1e-12, high: float = 1 - 1e
 
 
 def best_of(q: np.ndarray, pmf: np.ndarray) -> np.ndarray:
-    """The exact distribution of the best of K draws of outputs 0 < 1 < ... with probabilities q; last, that of no draw at all.
+    """The exact distribution of the best of K draws of outputs 0 < 1 < ... with probabilities q;
+    last, that of no draw at all.
 
-    F^k - G^k = (F - G) (F^(k-1) + F^(k-2) G + ... + G^(k-1)), F and G being P(at most y) and P(below y): nothing cancels.
+    F^k - G^k = (F - G) (F^(k-1) + F^(k-2) G + ... + G^(k-1)), F and G being P(at most y) and
+    P(below y): nothing cancels.
     """
     below = np.append(0, np.cumsum(q)[:-1])
     at_most = below + q
@@ -75,7 +79,9 @@ def exact_epsilon(p: np.ndarray, q: np.ndarray, delta: float) -> float:
 
 
 def binned(mu: float, count: int = 200) -> tuple[np.ndarray, np.ndarray]:
-    """N(0, 1) and N(mu, 1) in bins: a pair of finite distributions whose divergences are at most the Gaussians'."""
+    """N(0, 1) and N(mu, 1) in bins: a pair of finite distributions whose divergences are at most
+    the Gaussians'.
+    """
     edges = np.concatenate([[-np.inf], np.linspace(-7, 7 + mu, count - 1), [np.inf]])
 
     def cells(mean: float) -> np.ndarray:
@@ -88,7 +94,9 @@ def binned(mu: float, count: int = 200) -> tuple[np.ndarray, np.ndarray]:
 
 
 def responses(eps: float) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Pairs that are eps-DP: randomised response, and a rare output that eps moves as far as it may."""
+    """Pairs that are eps-DP: randomised response, and a rare output that eps moves as far as it
+    may.
+    """
     p = math.exp(eps) / (1 + math.exp(eps))
     rare = 1e-3
     pairs = [(np.array([p, 1 - p]), np.array([1 - p, p]))]
@@ -123,7 +131,9 @@ def test_no_exact_divergence_is_above_the_bound(distribution: str, mean: float) 
 @pytest.mark.parametrize(("distribution", "mean"), CASES)
 @pytest.mark.parametrize("mu", [0.2, 0.48, 1.0])
 def test_eps_holds_and_is_not_absurdly_loose(distribution: str, mean: float, mu: float) -> None:
-    """The best of K Gaussians, in either order: exact eps at delta against the bound's, which covers every pair (seen: 1.2 to 2.3)."""
+    """The best of K Gaussians, in either order: exact eps at delta against the bound's, which
+    covers every pair (seen: 1.2 to 2.3).
+    """
     pmf, one = counts(distribution, mean), gaussian(mu)
     exact = max(
         exact_epsilon(best_of(p, pmf), best_of(q, pmf), DELTA) for p, q in both_ways([binned(mu, 2000)])
@@ -136,8 +146,10 @@ def test_eps_holds_and_is_not_absurdly_loose(distribution: str, mean: float, mu:
 
 
 def generic(mu: float, distribution: str, mean: float, a: float) -> float:
-    """A second derivation, by the generating function f of K: P(best <= y) = f(F(y)), so the best has density q(y) f'(F(y)) and
-    D_a(best, best') <= D_a(Q, Q') + sup over y of log(f'(F(y))^a f'(F'(y))^(1 - a)) / (a - 1), here for N(0, 1) and N(mu, 1)."""
+    """A second derivation, by the generating function f of K: P(best <= y) = f(F(y)), so the best
+    has density q(y) f'(F(y)) and D_a(best, best') <= D_a(Q, Q') + sup over y of log(f'(F(y))^a
+    f'(F'(y))^(1 - a)) / (a - 1), here for N(0, 1) and N(mu, 1).
+    """
     pmf = counts(distribution, mean)
     k = np.arange(1, len(pmf))
     y = np.linspace(-12, 12 + mu, 800)
@@ -222,7 +234,9 @@ TERMS = {
 
 @pytest.mark.parametrize(("distribution", "term"), [(d, t) for d, terms in TERMS.items() for t in terms])
 def test_without_one_of_its_terms_the_bound_is_wrong(distribution: str, term: str) -> None:
-    """The negative control. (No pair was found that needs log E[K] under the negative binomials: Corollary 4 holds that one.)"""
+    """The negative control. (No pair was found that needs log E[K] under the negative binomials:
+    Corollary 4 holds that one.)
+    """
     pmf, caught = counts(distribution, 10), []
     for eps in (0.3, 1.0, 3.0):
         one = trial([(Composition("pure", 1), 1 / eps)])
@@ -243,7 +257,9 @@ def test_the_theorems_written_down_once_more(distribution: str, mean: float) -> 
 
 
 def test_theorem_6_as_printed_is_wrong_for_few_trials() -> None:
-    """Mean .01: the best of hardly any trial is said to have a negative divergence; ours covers the exact one."""
+    """Mean .01: the best of hardly any trial is said to have a negative divergence; ours covers the
+    exact one.
+    """
     p, q = responses(1.0)[0]
     one, pmf = trial([(Composition("pure", 1), 1.0)]), counts("poisson", 0.01)
     assert theorem(one, "poisson", 0.01)[10] < 0
@@ -264,7 +280,9 @@ def test_corollary_3_pure_runs_cost_two_or_three_eps(shape: tuple[str, int], eps
 @pytest.mark.parametrize("shape", [("geometric", 1), ("logarithmic", 0)])
 @pytest.mark.parametrize(("rho", "mean"), [(0.01, 5.0), (0.1, 50.0), (1.0, 20.0)])
 def test_corollary_4_gaussian_runs_in_closed_form(shape: tuple[str, int], rho: float, mean: float) -> None:
-    """rho-zCDP, rho <= log(1/gamma): rho (a - 1) + log E[K] / (a - 1) + 2 (1 + eta) sqrt(rho log(1/gamma)) - eta rho at large orders a."""
+    """rho-zCDP, rho <= log(1/gamma): rho (a - 1) + log E[K] / (a - 1) + 2 (1 + eta) sqrt(rho
+    log(1/gamma)) - eta rho at large orders a.
+    """
     distribution, eta = shape
     log_gamma = math.log(1 / selection.gamma(distribution, mean))
     assert rho <= log_gamma
@@ -340,7 +358,9 @@ def test_gamma_gives_the_mean(mean: float) -> None:
 
 
 def test_a_trial_that_draws_its_candidate_is_no_worse_than_the_worst() -> None:
-    """Uniform over two Gaussians, which one being part of the output: exact divergence against the largest."""
+    """Uniform over two Gaussians, which one being part of the output: exact divergence against the
+    largest.
+    """
     pairs = [binned(0.2), binned(1.0)]
     mixed = tuple(np.concatenate([pair[i] for pair in pairs]) / 2 for i in (0, 1))
     one = trial(
@@ -358,7 +378,9 @@ def test_a_trial_that_draws_its_candidate_is_no_worse_than_the_worst() -> None:
 
 
 def test_unlike_candidates_are_compared_at_every_order() -> None:
-    """Between the orders of a sampled Gaussian a chord is above it, and beyond its last order nothing is known."""
+    """Between the orders of a sampled Gaussian a chord is above it, and beyond its last order
+    nothing is known.
+    """
     sampled, plain = (Composition("fixed", 100, 0.1, 100, 10), 2.0), (Composition("gaussian", 1), 10.0)
     one, alone = trial([sampled, plain]), trial([sampled])
     assert one.mu is None
@@ -384,7 +406,9 @@ def test_unlike_candidates_are_compared_at_every_order() -> None:
     ],
 )
 def test_the_divergences_of_a_run_give_its_eps(composition: Composition, z: float) -> None:
-    """`renyi` is what the accountant `rdp` converts (for a Gaussian over a grid of orders in place of all)."""
+    """`renyi` is what the accountant `rdp` converts (for a Gaussian over a grid of orders in place
+    of all).
+    """
     told = dpa.rdp.rdp_privacy_accountant.compute_epsilon(*accounting.renyi(composition, z), DELTA)[0]
     assert told == pytest.approx(accounting.epsilon(composition, z, DELTA, "rdp"), rel=1e-3)
 

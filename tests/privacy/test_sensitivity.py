@@ -1,4 +1,6 @@
-"""How far one client's data move what a round releases, before the noise: at most what the accountant was told, and nearly that."""
+"""How far one client's data move what a round releases, before the noise: at most what the
+accountant was told, and nearly that.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,9 @@ def prepared(settings: Settings, x: np.ndarray, y: np.ndarray) -> Played:
 
 
 def released(settings: Settings, x: np.ndarray, y: np.ndarray, without: int | None = None) -> torch.Tensor:
-    """The cohort's sum in the first round. `without`: that client falls silent, cohort size and divisor stay."""
+    """The cohort's sum in the first round. `without`: that client falls silent, cohort size and
+    divisor stay.
+    """
     played = prepared(settings, x, y)
     assert played.cohort.door.private
     round: Round = played.schedule.round(0)
@@ -126,7 +130,9 @@ def test_the_check_sees_an_open_door(algo: str) -> None:
 
 
 def test_an_empty_poisson_cohort_releases_the_servers_noise() -> None:
-    """A third party must not see that nobody came: under a trusted server the noise comes all the same, and is recorded."""
+    """A third party must not see that nobody came: under a trusted server the noise comes all the
+    same, and is recorded.
+    """
     settings = settings_for(
         "dp_fedavg",
         "clip",

@@ -1,4 +1,6 @@
-"""Towards a third party eps averages over cohorts that it does not see: no number that is printed follows from how they fell."""
+"""Towards a third party eps averages over cohorts that it does not see: no number that is printed
+follows from how they fell.
+"""
 
 from __future__ import annotations
 
@@ -97,7 +99,9 @@ def test_tuning_takes_fresh_draws_also_towards_the_server(tmp_path: Path) -> Non
     ("pure", "share", "rounds"), [(0.5, 0.3, 20), (3.0, 0.05, 40), (0.01, 0.9, 300), (2.0, 1.0, 7)]
 )
 def test_pure_releases_over_coins_that_show(pure: float, share: float, rounds: int) -> None:
-    """delta(eps) = E[delta of Binomial(T, l) randomised responses], term by term; RDP and basic composition are above."""
+    """delta(eps) = E[delta of Binomial(T, l) randomised responses], term by term; RDP and basic
+    composition are above.
+    """
     made = Composition("pure", rounds, share=share, rounds=((1, rounds),))
     found = epsilon(made, 1 / pure, 1e-5, "exact")
     up = math.exp(pure) / (1 + math.exp(pure))

@@ -1,4 +1,5 @@
-"""Every backend computes the same gradients, alone and in worker processes; which one is taken, and what is refused.
+"""Every backend computes the same gradients, alone and in worker processes; which one is taken, and
+what is refused.
 
 The rules of single layers are in test_record_gradients.py and test_bookkeeping.py.
 """
@@ -47,7 +48,9 @@ class Case:
     task: Task = dataclasses.field(default_factory=classify)
 
     def batch(self, dtype: torch.dtype, ragged: bool = True) -> Batch:
-        """Uneven weights. Ragged: the second client's last two rows are padding, the third's lot is empty (Poisson)."""
+        """Uneven weights. Ragged: the second client's last two rows are padding, the third's lot is
+        empty (Poisson).
+        """
         draw = np.random.default_rng(0)
         features: Any = draw.normal(size=(CLIENTS, LOT, *self.shape))
         targets: Any = draw.integers(0, self.classes, (CLIENTS, LOT))
@@ -270,7 +273,9 @@ class Scaled(nn.Module):
 @pytest.mark.parametrize("first", ["two records", "one record", "records alike", "records of zero"])
 @pytest.mark.parametrize("make", [Centred, Detached, Scaled])
 def test_records_that_mix_are_taken_one_by_one(make: Callable[[], nn.Module], first: str) -> None:
-    """What an unknown network does to its batch must not reach the clipped sum: whatever lot a process happens to see first."""
+    """What an unknown network does to its batch must not reach the clipped sum: whatever lot a
+    process happens to see first.
+    """
     case = Case(make, (4,), 3)
     batch, y = case.batch(torch.float64, ragged=False), case.rows(torch.float64)
     expected, norms = case.problem("loop").clipped_gradient(y, batch, halving)

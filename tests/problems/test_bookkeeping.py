@@ -1,4 +1,6 @@
-"""Records' gradients from one forward and one backward pass, against each record alone in an ordinary float64 module."""
+"""Records' gradients from one forward and one backward pass, against each record alone in an
+ordinary float64 module.
+"""
 
 from __future__ import annotations
 
@@ -126,7 +128,9 @@ def made(make: Make, dtype: torch.dtype, seed: int = 0) -> nn.Module:
 
 
 class Recurrent(nn.Module):
-    """Tokens into an LSTM, whose every state counts; with states to begin with, they come from the first token."""
+    """Tokens into an LSTM, whose every state counts; with states to begin with, they come from the
+    first token.
+    """
 
     def __init__(self, begun: bool = False, **how: Any):
         super().__init__()
@@ -501,7 +505,9 @@ def test_which_way_is_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_errors_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A bias left out, its norm left out, positions that do not meet, a token's repetitions apart, a neighbour's gradient."""
+    """A bias left out, its norm left out, positions that do not meet, a token's repetitions apart,
+    a neighbour's gradient.
+    """
     few, tokens, conv = (
         partial(errors, made(make, torch.float64), records(shape, torch.float64))
         for make, shape in (LAYERS[name] for name in ("few positions", "embedding", "conv2d"))
@@ -623,7 +629,9 @@ def test_uses_that_are_refused(use: str) -> None:
 
 
 def test_what_has_been_tried() -> None:
-    """The same is found with its layers; that no parameter is used elsewhere is not looked for again."""
+    """The same is found with its layers; that no parameter is used elsewhere is not looked for
+    again.
+    """
     module, x = made(partial(mlp, [4], 3, [5]), torch.float64), records((4,), torch.float64)
     assert supported(module, x)
     found = [Tapped(module, score, x, drawn(N, 3), *layers) for layers in ([], [layers_of(module)])]
@@ -715,7 +723,9 @@ def test_one_record_without_an_axis_for_records(module: nn.Module, x: Any) -> No
 
 
 def test_positions_as_many_as_records() -> None:
-    """(positions, records, width) with as many positions as records: wrong without a sign, so that it has to be tried."""
+    """(positions, records, width) with as many positions as records: wrong without a sign, so that
+    it has to be tried.
+    """
     module = made(
         lambda: Using(lambda m, x: m.second(m.first(x.transpose(0, 1)).tanh()).transpose(0, 1)), torch.float64
     )
@@ -797,7 +807,9 @@ def test_no_record_is_longer_than_the_bound(name: str, way: str, monkeypatch: py
 
 @pytest.mark.parametrize("way", ["kept", "not kept", "gram"])
 def test_records_on_a_kink(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """At a ReLU's kink rounding decides which gradient a record has: only the one that was measured is bounded."""
+    """At a ReLU's kink rounding decides which gradient a record has: only the one that was measured
+    is bounded.
+    """
     go(way, monkeypatch)
     module = made(partial(mlp, [50], 3, [8]), torch.float32)
     first, last = module[1], module[3]  # type: ignore[index]
@@ -846,7 +858,9 @@ def test_lengths(numbers: int, size: float) -> None:
 
 
 def test_terms_that_cancel() -> None:
-    """Few positions whose gradients nearly add up to zero: float32 Gram matrices would find nothing like the norm."""
+    """Few positions whose gradients nearly add up to zero: float32 Gram matrices would find nothing
+    like the norm.
+    """
     a = 1 + 1e-3 * drawn(2, 4, 50)
     g = drawn(2, 4, 60, seed=1)
     g = g - g.mean(1, keepdim=True)
@@ -863,7 +877,9 @@ def test_terms_that_cancel() -> None:
 def test_what_rounding_leaves_of_cancelling_positions_is_bounded_too(
     way: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The sum is taken in float32, where a gradient that is nothing beside its terms comes out longer than it is."""
+    """The sum is taken in float32, where a gradient that is nothing beside its terms comes out
+    longer than it is.
+    """
     go(way, monkeypatch)
     a, g = 1e7 * (1 + 1e-7 * drawn(3, 8, 64)), drawn(3, 8, 64, seed=1)
     g = g - g.mean(1, keepdim=True)
@@ -948,7 +964,9 @@ def test_a_lot_of_none() -> None:
 
 @pytest.mark.parametrize("required", [False, True])
 def test_the_module_is_left_as_it_was(required: bool) -> None:
-    """And nothing is learnt of how the caller calls it: without gradients, with features that need some."""
+    """And nothing is learnt of how the caller calls it: without gradients, with features that need
+    some.
+    """
     module = made(partial(mlp, [4], 3, [5]), torch.float32).requires_grad_(required)
     kept, x = copy.deepcopy(module.state_dict()), records((4,), torch.float32).requires_grad_()
     with torch.no_grad():

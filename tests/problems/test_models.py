@@ -1,4 +1,6 @@
-"""The networks in conf/model: their sizes by hand, their outputs, and that records stay apart in their gradients."""
+"""The networks in conf/model: their sizes by hand, their outputs, and that records stay apart in
+their gradients.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,8 @@ def fc(*sizes: int) -> int:
 LSTM_LAYERS = 2 * (4 * 256 * (256 + 256) + 2 * 4 * 256)
 VGG_WIDTHS = [3, 64, 128, 256, 256, 512, 512, 512, 512]
 VGG = sum(conv(a, b, 9) for a, b in itertools.pairwise(VGG_WIDTHS))
-# convolutions without bias, one with; a scale and a shift for each channel that is normalised; ten slopes of PReLU
+# convolutions without bias, one with; a scale and a shift for each channel that is normalised; ten
+# slopes of PReLU
 UNET_WIDTHS = [(8, 16), (16, 16), (16, 32), (32, 32), (32, 64), (96, 32), (32, 32), (48, 16), (16, 16)]
 UNET = conv(1, 8, 27) + sum(conv(a, b, 27, False) + 2 * b for a, b in UNET_WIDTHS) + 10 + conv(16, 1, 1)
 MNIST, CIFAR, FEMNIST, MESSIDOR, IXI = [1, 28, 28], [3, 32, 32], [1, 28, 28], [3, 224, 224], [1, 48, 60, 48]
@@ -247,7 +250,9 @@ def started(case: Case) -> nn.Module:
 
 @each_classifier
 def test_clipped_gradients_of_records(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Against single records through the ordinary module; the lot's last row is padding. All but the LSTM go through vmap."""
+    """Against single records through the ordinary module; the lot's last row is padding. All but
+    the LSTM go through vmap.
+    """
     small, looped = case.smaller, []
     weighted = backends.Loop._weighted
     monkeypatch.setattr(
@@ -339,7 +344,9 @@ def test_features_are_normalised_in_groups() -> None:
 
 
 def test_a_vgg_sees_its_image() -> None:
-    """At its start different images give different features; with torch's default initialisation they hardly do."""
+    """At its start different images give different features; with torch's default initialisation
+    they hardly do.
+    """
     case = next(case for case in CASES if case.name == "vgg11_light")
     node, x = case.node(), case.records(2, torch.float32)
     plain = partial(cnn, CIFAR, 10, node["channels"], 3, "none", pool=node["pool"], pooled=1)

@@ -1,4 +1,6 @@
-"""Gradients of many clients at once against a batch-of-one loop through autograd; losses and scores by hand; optima by scipy."""
+"""Gradients of many clients at once against a batch-of-one loop through autograd; losses and scores
+by hand; optima by scipy.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,9 @@ KINDS = {"binary": 2, "softmax": CLASSES, "squared": 0}
 
 
 def batch_of(shape: tuple[int, ...], classes: int) -> Batch:
-    """Uneven weights; the second client's last two rows are padding (weight 0, its first record again), the third's lot is empty."""
+    """Uneven weights; the second client's last two rows are padding (weight 0, its first record
+    again), the third's lot is empty.
+    """
     draw = np.random.default_rng(0)
     features = torch.from_numpy(draw.normal(size=(CLIENTS, LOT, *shape)))
     targets = torch.from_numpy(
@@ -95,7 +99,9 @@ NETWORKS = {
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_padding_counts_nothing_whatever_it_holds(kind: str) -> None:
-    """It is the client's first record, which a Poisson lot need not have drawn: nothing of it may come in, not even an overflow."""
+    """It is the client's first record, which a Poisson lot need not have drawn: nothing of it may
+    come in, not even an overflow.
+    """
     problem = LinearProblem(3, KINDS[kind], True, 0.0)
     batch = batch_of((3,), KINDS[kind])
     wild = Batch(batch.features.clone(), batch.targets, batch.weights, batch.sizes)
@@ -314,7 +320,9 @@ def test_optimum_and_smoothness(kind: str, bias: bool) -> None:
 
 
 def test_natural_clients_are_scored_on_their_own_test_records() -> None:
-    """dpscaffold's accuracy: the mean over users, whatever their number of test records; of no use where clients are dealt."""
+    """dpscaffold's accuracy: the mean over users, whatever their number of test records; of no use
+    where clients are dealt.
+    """
     x = np.array([[1.0], [1.0], [-1.0], [1.0], [1.0], [-1.0], [1.0]], dtype=np.float32)
     y = np.array([1, 1, 0])
     test_y = np.array([1, 1, 1, 0])  # the last client's: a hit, a hit, a miss; the first one's: a miss

@@ -1,4 +1,6 @@
-"""Batched products of small matrices, by either library, against plain loops in float64; and which library a machine gets."""
+"""Batched products of small matrices, by either library, against plain loops in float64; and which
+library a machine gets.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Clipped sums of records' gradients against a loop over single records in float64, and against Opacus; the bound itself in float32."""
+"""Clipped sums of records' gradients against a loop over single records in float64, and against
+Opacus; the bound itself in float32.
+"""
 
 from __future__ import annotations
 
@@ -149,7 +151,9 @@ def summed(gradients: Tensor, y: Tensor, batch: Batch, l2: float, bound: Tensor)
 
 
 def medians(gradients: Tensor, batch: Batch) -> Tensor:
-    """A bound for each client: half of its records are below and half above; 1 where there are none."""
+    """A bound for each client: half of its records are below and half above; 1 where there are
+    none.
+    """
     return torch.stack(
         [
             g[w > 0].norm(dim=1).quantile(0.5) if w.any() else g.new_ones(())
@@ -215,7 +219,9 @@ def test_linear(classes: int, bias: bool, dtype: torch.dtype) -> None:
 
 
 def by_formula(flat: Tensor, features: Tensor, targets: Tensor, classes: int, bias: bool) -> Tensor:
-    """(b, d): the outer products of (prediction - target) and (x, 1), in numpy; weights first, then biases."""
+    """(b, d): the outer products of (prediction - target) and (x, 1), in numpy; weights first, then
+    biases.
+    """
     outputs, parameters, found = classes if classes > 2 else 1, flat.double().numpy(), []
     weight, shift = (
         parameters[: 36 * outputs].reshape(outputs, 36),
@@ -231,7 +237,9 @@ def by_formula(flat: Tensor, features: Tensor, targets: Tensor, classes: int, bi
 
 
 def test_what_else_could_be_computed_is_told_apart() -> None:
-    """The mean clipped, each layer clipped, l2 clipped with its record, padding counted: far from what the tests above accept."""
+    """The mean clipped, each layer clipped, l2 clipped with its record, padding counted: far from
+    what the tests above accept.
+    """
     make, batch = NETWORKS["cnn"][0], batch_of("cnn", torch.float64)
     problem = ModuleProblem(make, CLASSES, 0.3)
     y = rows_near(problem.start(3, torch.empty(0, dtype=torch.float64)))
@@ -263,7 +271,9 @@ def test_what_else_could_be_computed_is_told_apart() -> None:
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_gradients_of_zero(dtype: torch.dtype) -> None:
-    """A bias so large that the first class is certain: its records have no gradient, the others a large one."""
+    """A bias so large that the first class is certain: its records have no gradient, the others a
+    large one.
+    """
     batch = batch_of("mlp", dtype)
     batch.targets[:, :2] = torch.tensor([0, 1])
     make = NETWORKS["mlp"][0]
@@ -334,7 +344,9 @@ def test_a_round_begins_with_one_row_for_all(l2: float) -> None:
 
 @pytest.mark.parametrize("name", NETWORKS)
 def test_who_goes_one_by_one(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Recurrent layers and what vmap refuses; nothing else, although the module is first made on the way."""
+    """Recurrent layers and what vmap refuses; nothing else, although the module is first made on
+    the way.
+    """
     looped: list[int] = []
     weighted = backends.Loop._weighted
     monkeypatch.setattr(
@@ -397,7 +409,9 @@ def test_no_long_row_is_longer_than_the_bound(classes: int) -> None:
 
 @pytest.mark.parametrize("held", [0, 2**26])
 def test_records_on_a_kink(held: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """At a ReLU's kink rounding decides which gradient a record has: only the very gradient that was measured is bounded."""
+    """At a ReLU's kink rounding decides which gradient a record has: only the very gradient that
+    was measured is bounded.
+    """
     monkeypatch.setattr(backends, "HELD_NUMBERS", held)
     problem = ModuleProblem(partial(mlp, [50], CLASSES, [8]), CLASSES, backend="vmap")
     y = problem.start(3, torch.empty(0))[None]

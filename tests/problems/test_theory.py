@@ -1,4 +1,6 @@
-"""`balancing`, Theorem 1 and Corollary 1: the check values of PAPERS.md, the recursion, and psi_0 of real logistic regressions."""
+"""`balancing`, Theorem 1 and Corollary 1: the check values of PAPERS.md, the recursion, and psi_0
+of real logistic regressions.
+"""
 
 import math
 
@@ -28,7 +30,9 @@ def test_a_budget_that_buys_nothing() -> None:
 
 
 def test_p_star_minimises_the_bound() -> None:
-    """Theorem 1 with the budget's noise, sigma^2 = p v C^2 T ln(1/delta) / eps^2, summed to infinity as the paper does."""
+    """Theorem 1 with the budget's noise, sigma^2 = p v C^2 T ln(1/delta) / eps^2, summed to
+    infinity as the paper does.
+    """
     best = p_star(MU, L)
     assert best == pytest.approx(math.sqrt(MU / L))
 

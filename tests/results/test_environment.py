@@ -30,7 +30,9 @@ def commit(where: Path) -> None:
 
 @pytest.fixture
 def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """This package as it is, in a checkout of its own, which commands take before the installed one."""
+    """This package as it is, in a checkout of its own, which commands take before the installed
+    one.
+    """
     source = tmp_path / "checkout"
     shutil.copytree(
         environment.PACKAGE,

@@ -1,4 +1,6 @@
-"""One process at a time in a run folder: real processes, killed ones, two that take over at once, hosts that cannot see each other."""
+"""One process at a time in a run folder: real processes, killed ones, two that take over at once,
+hosts that cannot see each other.
+"""
 
 from __future__ import annotations
 
@@ -226,7 +228,9 @@ def test_the_holder_gives_signs_of_life(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_whoever_stood_still_looks_before_it_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its host slept, another one took the folder over: the claim is lost, and not let go of a second time."""
+    """Its host slept, another one took the folder over: the claim is lost, and not let go of a
+    second time.
+    """
     folder = tmp_path / "run"
     with held(folder) as claim:
         claim.check()
@@ -274,7 +278,9 @@ def test_a_lost_answer_of_the_server_is_no_defeat(tmp_path: Path, monkeypatch: p
 
 
 def test_a_taker_that_saw_an_old_listing_gives_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It saw no claim, or a lower one that was free, while the folder has long been another's under a higher number."""
+    """It saw no claim, or a lower one that was free, while the folder has long been another's under
+    a higher number.
+    """
     folder = tmp_path / "run"
     claimed_by(folder, replace(Owner.here(), host="another"))
     (folder / "lock.1").rename(folder / "lock.5")

@@ -1,4 +1,6 @@
-"""A finished or interrupted run is taken for the answer only where the code and the data that made it are those of now."""
+"""A finished or interrupted run is taken for the answer only where the code and the data that made
+it are those of now.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Nobody is fooled by other data: a run that is done, resumed or collected is of the records that it says."""
+"""Nobody is fooled by other data: a run that is done, resumed or collected is of the records that
+it says.
+"""
 
 from __future__ import annotations
 

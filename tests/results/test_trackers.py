@@ -1,4 +1,6 @@
-"""TensorBoard and W&B get the rows of metrics.csv, also where a run was cut off and went on; their failures are not the run's."""
+"""TensorBoard and W&B get the rows of metrics.csv, also where a run was cut off and went on; their
+failures are not the run's.
+"""
 
 from __future__ import annotations
 
@@ -76,7 +78,9 @@ def of_wandb(folder: Path) -> list[dict[str, float]]:
 
 
 def _records(data: bytes) -> Iterator[bytes]:
-    """The log format of LevelDB, after a header of 7 bytes: blocks of 32 KiB with parts of records (crc, length, kind)."""
+    """The log format of LevelDB, after a header of 7 bytes: blocks of 32 KiB with parts of records
+    (crc, length, kind).
+    """
     at, parts = 7, b""
     while at + 7 <= len(data):
         if 32768 - at % 32768 < 7:
@@ -97,7 +101,9 @@ def _offline(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 def cut_off(after: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A run that dies without a word `after` so many rounds, whatever it has evaluated since its checkpoint."""
+    """A run that dies without a word `after` so many rounds, whatever it has evaluated since its
+    checkpoint.
+    """
     played, count = train.rounds, 0
 
     def rounds(*given: Any) -> Iterator[Any]:

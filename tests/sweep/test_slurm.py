@@ -1,4 +1,5 @@
-"""The Slurm launcher without a Slurm: what it asks for, how it reads the answers, what it makes of jobs that end.
+"""The Slurm launcher without a Slurm: what it asks for, how it reads the answers, what it makes of
+jobs that end.
 
 On a real one: test_slurm_real.py.
 """
@@ -34,7 +35,9 @@ DONE = {"status": "done", "diverged": None}
 
 @pytest.fixture
 def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Fake:
-    """Executables of Slurm's names on an otherwise normal PATH; `calls` tells what they were called with."""
+    """Executables of Slurm's names on an otherwise normal PATH; `calls` tells what they were called
+    with.
+    """
     folder = tmp_path / "bin"
     folder.mkdir()
     monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
@@ -353,7 +356,9 @@ class Silent:
 
 
 class Cluster:
-    """Ends jobs as a test says: the states of each job, in the order in which they are asked for; the last one stays."""
+    """Ends jobs as a test says: the states of each job, in the order in which they are asked for;
+    the last one stays.
+    """
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, *states: Sequence[str]) -> None:
         self.states, self.submissions, self.cancelled = [list(found) for found in states], 0, []

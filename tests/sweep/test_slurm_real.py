@@ -1,4 +1,5 @@
-"""Sweeps on a real Slurm of two nodes: jobs are cancelled, killed, requeued, the launcher is killed, and nothing is lost or done twice.
+"""Sweeps on a real Slurm of two nodes: jobs are cancelled, killed, requeued, the launcher is
+killed, and nothing is lost or done twice.
 
 DPFL_TEST_SLURM names its slurm.conf; .ci/run starts one.
 """
@@ -29,7 +30,8 @@ pytestmark = [
     ),
 ]
 
-# DP-FedAvg that tells each round, is slow while there is a file `brake`, and raises once where there is a file `trap`
+# DP-FedAvg that tells each round, is slow while there is a file `brake`, and raises once where
+# there is a file `trap`
 TRIPPING = """
 import os, time
 from dataclasses import dataclass
@@ -182,7 +184,9 @@ def numbers(collected: Path) -> pd.DataFrame:
 
 
 def test_a_sweep_survives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Twelve jobs on two nodes; three are cancelled, one worker is killed, one raises, the launcher is killed; the same command again."""
+    """Twelve jobs on two nodes; three are cancelled, one worker is killed, one raises, the launcher
+    is killed; the same command again.
+    """
     sweep = ("local_steps=10,1,2,5", "eps=2,8,inf")
     for name in ("brake", "trap"):
         Path(name).touch()
@@ -254,7 +258,9 @@ def test_a_sweep_survives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_requeued_runs_go_on_from_their_checkpoint() -> None:
-    """By an administrator's or a preemption's requeue, by themselves before a time limit, and because their node is lost."""
+    """By an administrator's or a preemption's requeue, by themselves before a time limit, and
+    because their node is lost.
+    """
     Path("brake").touch()
     launcher = start("local_steps=1")
     for disturb in (
@@ -305,7 +311,9 @@ def test_ctrl_c() -> None:
 
 
 def test_several_points_in_one_process() -> None:
-    """One raises and one is killed: the others run all the same, in as many submissions as it takes."""
+    """One raises and one is killed: the others run all the same, in as many submissions as it
+    takes.
+    """
     for name in ("brake", "trap"):
         Path(name).touch()
     launcher = start("local_steps=10", "eps=2,4,8,inf", "hydra.launcher.points_per_task=4")

@@ -1,4 +1,6 @@
-"""A sweep composes its jobs by Hydra once for each choice of groups. The rest has to be what Hydra would have made of every job."""
+"""A sweep composes its jobs by Hydra once for each choice of groups. The rest has to be what Hydra
+would have made of every job.
+"""
 
 from __future__ import annotations
 
@@ -92,7 +94,9 @@ theory: {psi0: "${.L}", L: "${engine.chunk}"}
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A user's folder: one primary config with resolvers, one with plain references, an algorithm, an experiment."""
+    """A user's folder: one primary config with resolvers, one with plain references, an algorithm,
+    an experiment.
+    """
     (tmp_path / "more.yaml").write_text(MORE)
     (tmp_path / "referring.yaml").write_text(REFERRING)
     for group in ("algo", "experiment"):
@@ -133,7 +137,9 @@ def _reference(name: str, choices: tuple[str, ...], folder: Path | None) -> Any:
 
 
 def compare(composer: Composer, overrides: tuple[str, ...], folder: Path | None, name: str) -> bool:
-    """Whether Hydra takes them; then the same keys in the same order with values of the same types, else the same complaint."""
+    """Whether Hydra takes them; then the same keys in the same order with values of the same types,
+    else the same complaint.
+    """
     try:
         expected, complaint = by_hydra(overrides, folder, name), None
     except (HydraException, OmegaConfBaseException, ValueError) as error:
@@ -170,7 +176,9 @@ def test_jobs_are_what_hydra_makes_of_them(name: str, folder: Path) -> None:
 
 @pytest.mark.slow
 def test_valid_jobs_of_many_keys(folder: Path) -> None:
-    """Only what Hydra takes, more keys at a time: the sample above rarely holds five that are right."""
+    """Only what Hydra takes, more keys at a time: the sample above rarely holds five that are
+    right.
+    """
     dice, composer = random.Random(5), Composer(str(folder), "referring")
     groups = [
         "algo=dp_fedavg",

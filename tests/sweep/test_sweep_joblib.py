@@ -1,4 +1,6 @@
-"""A sweep over worker processes: whatever is killed, the others go on, no process is left, the same command ends with the same bits."""
+"""A sweep over worker processes: whatever is killed, the others go on, no process is left, the same
+command ends with the same bits.
+"""
 
 from __future__ import annotations
 
@@ -95,7 +97,9 @@ class Sweep(Protocol):
 
 
 class Installed:
-    """The command as it is installed, which starts its workers in another way. Signals reach all its group, as a terminal's do."""
+    """The command as it is installed, which starts its workers in another way. Signals reach all
+    its group, as a terminal's do.
+    """
 
     def __init__(self, *arguments: str):
         self.process = subprocess.Popen(
@@ -258,7 +262,9 @@ def test_two_sweeps_at_once_compute_each_point_once(
 def test_what_another_sweep_leaves_is_taken_over(
     server: Forks, second: Forks, whole: Path, tmp_path: Path
 ) -> None:
-    """The other one has a point in its hands when it is killed: this one waits for it, then resumes it."""
+    """The other one has a point in its hands when it is killed: this one waits for it, then resumes
+    it.
+    """
     other = second.start(*SWEEP, f"outputs={tmp_path}")
     (theirs,) = train(tmp_path, 1)
     worker = read(theirs, "status.json")["pid"]

@@ -1,4 +1,6 @@
-"""Which jobs a sweep has: divisors, validation of all before the first one, the dry run and its estimate."""
+"""Which jobs a sweep has: divisors, validation of all before the first one, the dry run and its
+estimate.
+"""
 
 from __future__ import annotations
 

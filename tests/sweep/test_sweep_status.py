@@ -1,4 +1,6 @@
-"""`status`: what became of a sweep's runs, told from their folders alone; and the one line of progress."""
+"""`status`: what became of a sweep's runs, told from their folders alone; and the one line of
+progress.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,9 @@ def run_of(lr: str) -> RunFolder:
 
 @pytest.fixture
 def sweep() -> Iterator[Path]:
-    """The folder of a sweep one run of which is done, failed, interrupted, died, running and diverged."""
+    """The folder of a sweep one run of which is done, failed, interrupted, died, running and
+    diverged.
+    """
     call(*SWEEP)
     for lr in ("2", "3", "4", "5"):
         (run_of(lr).path / "result.json").unlink()

@@ -1,7 +1,8 @@
 """Records' gradients of convolutions' weights, in any number of dimensions.
 
-Records are the groups of one convolution, whose gradients come apart. Where there are few positions, each of which has seen a patch of the
-input, they are G'A with A (positions, kernel x channels), and may need not be formed (`sums.py`).
+Records are the groups of one convolution, whose gradients come apart. Where there are few
+positions, each of which has seen a patch of the input, they are G'A with A (positions, kernel x
+channels), and may need not be formed (`sums.py`).
 """
 
 from __future__ import annotations
@@ -104,9 +105,11 @@ def _add_in_order(layer: _ConvNd, summed: Tensor, total: Tensor) -> None:
 
 
 def _patches(layer: _ConvNd, x: Tensor, g: Tensor, shifts: int = 1) -> Tensor:
-    """What each position has seen, (n, positions, kernel x channels): copied from a view in which that overlaps.
+    """What each position has seen, (n, positions, kernel x channels): copied from a view in which
+    that overlaps.
 
-    shifts: as `_shifts`; only the first part of the kernel's rows then, and the positions that the other parts add below.
+    shifts: as `_shifts`; only the first part of the kernel's rows then, and the positions that the
+    other parts add below.
     """
     x = _padded(layer, x).movedim(1, -1).contiguous()
     record, *steps, _ = x.stride()
@@ -121,9 +124,11 @@ def _patches(layer: _ConvNd, x: Tensor, g: Tensor, shifts: int = 1) -> Tensor:
 
 
 def _shifts(layer: _ConvNd) -> int:
-    """The kernel's rows in so many parts, each of which sees what the part before it sees one row of positions further down.
+    """The kernel's rows in so many parts, each of which sees what the part before it sees one row
+    of positions further down.
 
-    Fewer numbers are copied and more products made, which is worth it for numpy's and for narrow ones.
+    Fewer numbers are copied and more products made, which is worth it for numpy's and for narrow
+    ones.
     """
     shared = layer.dilation[0] == 1 and layer.kernel_size[0] % layer.stride[0] == 0
     return (
@@ -168,7 +173,9 @@ def _of_weight(x: Tensor, g: Tensor, shape: Sequence[int], *how: object) -> Tens
 
 
 def _unfolds(layer: _ConvNd) -> bool:
-    """Whether strides and few channels leave a group's vectors empty, and the kernel's places as channels would fill them."""
+    """Whether strides and few channels leave a group's vectors empty, and the kernel's places as
+    channels would fill them.
+    """
     stride, kernel, c = layer.stride, layer.kernel_size, layer.in_channels
     if c >= FEW_CHANNELS or max(stride) == 1 or layer.dilation[0] > 1 or kernel[0] % stride[0]:
         return False

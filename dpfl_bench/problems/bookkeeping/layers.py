@@ -79,7 +79,9 @@ def _has_rule(layer: nn.Module, parameters: Iterable[str]) -> bool:
 
 
 def _axes(layer: nn.Module) -> range:
-    """How many what comes in has if there is one before those that the layer needs. Whether it is the records', its length tells."""
+    """How many what comes in has if there is one before those that the layer needs. Whether it is
+    the records', its length tells.
+    """
     if isinstance(layer, _ConvNd):
         return range(layer.weight.dim(), layer.weight.dim() + 1)
     if isinstance(layer, _InstanceNorm):

@@ -1,7 +1,8 @@
 """An LSTM with its recurrence in sight, and its records' gradients.
 
-With the gates before their activations z_t = W x_t + b + U h_(t-1) + c and g_t the loss's gradient by z_t, a record's gradients are
-W: sum_t g_t x_t', U: sum_t g_t h_(t-1)', b and c: sum_t g_t. W x_t + b + c, computed at once for all t, has the gradients g_t as well.
+With the gates before their activations z_t = W x_t + b + U h_(t-1) + c and g_t the loss's gradient
+by z_t, a record's gradients are W: sum_t g_t x_t', U: sum_t g_t h_(t-1)', b and c: sum_t g_t. W x_t
++ b + c, computed at once for all t, has the gradients g_t as well.
 """
 
 from __future__ import annotations
@@ -37,7 +38,9 @@ def lstm(
 def _one_layer(
     tap: Tap, room: Room, layer: nn.LSTM, number: int, x: Tensor, h: Tensor, c: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """x: (n, times, k), h and c: (n, hidden) -> the hidden states (n, times, hidden), the last one and the last cell."""
+    """x: (n, times, k), h and c: (n, hidden) -> the hidden states (n, times, hidden), the last one
+    and the last cell.
+    """
     names = [
         f"{name}_l{number}"
         for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")[: 4 if layer.bias else 2]

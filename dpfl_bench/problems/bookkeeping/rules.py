@@ -1,4 +1,5 @@
-"""What each kind of layer adds to its parameters' gradients, from what came in, x, and the loss's gradient by what went out, g.
+"""What each kind of layer adds to its parameters' gradients, from what came in, x, and the loss's
+gradient by what went out, g.
 
 | layer | gradient of a record |
 |---|---|
@@ -54,7 +55,9 @@ def linear(room: Room, layer: nn.Linear, x: Tensor, g: Tensor) -> Gradients:
 
 
 def embedding(room: Room, layer: nn.Embedding, x: Tensor, g: Tensor) -> Gradients:
-    """x: (n, *positions) of tokens, g: (n, *positions, k). What a record adds to one token's row is added up first."""
+    """x: (n, *positions) of tokens, g: (n, *positions, k). What a record adds to one token's row is
+    added up first.
+    """
     n, words = len(x), layer.num_embeddings
     tokens, g = x.reshape(n, -1), g.reshape(n, -1, layer.embedding_dim)
     pairs = tokens + words * torch.arange(n, device=x.device)[:, None]

@@ -1,15 +1,17 @@
 """One parameter, n records: the norm of each record's gradient, and any weighted sum of them.
 
-A weight that meets p positions of each record has gradients G'A, with the output's gradients G (p, o) and what came in, A (p, k). By
-whichever needs least work, |G'A|^2 is
+A weight that meets p positions of each record has gradients G'A, with the output's gradients G (p,
+o) and what came in, A (p, k). By whichever needs least work, |G'A|^2 is
 
     |g|^2 |a|^2                   for a single position;
     <GG', AA'>                    for few: Gram matrices of p x p. Their terms may cancel, so they are in the widest format;
     that of the formed gradient   for many; it is kept for the sum where there is room.
 
-Where it is formed once more for the sum, rounding may be all that is left of positions that cancel, and counts.
+Where it is formed once more for the sum, rounding may be all that is left of positions that cancel,
+and counts.
 
-The sum with scales s is s times what was kept, or one product over all records and positions, (sG)'A.
+The sum with scales s is s times what was kept, or one product over all records and positions,
+(sG)'A.
 """
 
 from __future__ import annotations
@@ -28,7 +30,9 @@ from dpfl_bench.problems.products import bmm
 
 WORKING_NUMBERS = 2**19  # of a temporary tensor: what a core's caches hold
 KEPT_NUMBERS = 2**24  # of formed gradients, of all layers together: 64 MB in float32
-FORMING = 16  # what a formed number costs, in multiplications of a Gram matrix: written, read for its norm, read for the sum
+# what a formed number costs, in multiplications of a Gram matrix: written, read for its norm, read
+# for the sum
+FORMING = 16
 BLOCK = 256  # numbers whose squares are summed in their own format
 
 
@@ -53,7 +57,8 @@ class Room:
 
 
 def lengths_of(rows: Tensor) -> list[Tensor]:
-    """(n, numbers) -> those of blocks, or few numbers as they are: blocks lose nothing in float32 and are several times faster than its
+    """(n, numbers) -> those of blocks, or few numbers as they are: blocks lose nothing in float32
+    and are several times faster than its
 
     widening. Squares below 1e-45 are lost, of no account beside a bound of 1e-12 and more.
     """
@@ -137,7 +142,9 @@ def _gram_lengths(g: Tensor, a: Tensor) -> Sequence[Tensor]:
 
 
 def rounding(g: Tensor, a: Tensor, dtype: torch.dtype) -> Tensor:
-    """What a sum over positions in this format errs by: of |g| and |a| of each position, (n, p) -> (n, 1). NaN where a is `beyond`."""
+    """What a sum over positions in this format errs by: of |g| and |a| of each position, (n, p) ->
+    (n, 1). NaN where a is `beyond`.
+    """
     found: Tensor = g.shape[1] * torch.finfo(dtype).eps * (g * a).sum(1, keepdim=True)
     return found + beyond(a.amax(1, keepdim=True), dtype) if a.max().item() > LONGEST[dtype] else found
 

@@ -1,9 +1,11 @@
-"""Record-level gradients by book-keeping: one forward and one backward pass, and no record's gradient of the whole network.
+"""Record-level gradients by book-keeping: one forward and one backward pass, and no record's
+gradient of the whole network.
 
-What comes into each layer with parameters is noted in the forward pass, the loss's gradient by what went out in the backward pass. Both
-together give each record's gradient norm and any weighted sum of the records' gradients (`rules.py`). A second backward pass, of a
-reweighted loss, would give such a sum too, but rounds otherwise than what was measured: a record on the kink of a ReLU may get another
-gradient there, of any length.
+What comes into each layer with parameters is noted in the forward pass, the loss's gradient by what
+went out in the backward pass. Both together give each record's gradient norm and any weighted sum
+of the records' gradients (`rules.py`). A second backward pass, of a reweighted loss, would give
+such a sum too, but rounds otherwise than what was measured: a record on the kink of a ReLU may get
+another gradient there, of any length.
 """
 
 from __future__ import annotations
@@ -20,9 +22,11 @@ from dpfl_bench.problems.problem import lengths
 
 
 def supported(module: nn.Module, features: Tensor | None = None) -> bool:
-    """Whether every parameter belongs to one layer, of a kind with a rule. With features, it is tried on two records of their kind:
+    """Whether every parameter belongs to one layer, of a kind with a rule. With features, it is
+    tried on two records of their kind:
 
-    no layer may be used twice, no parameter outside of its layer, and records must come first in every layer and stay apart.
+    no layer may be used twice, no parameter outside of its layer, and records must come first in
+    every layer and stay apart.
     """
     try:
         layers_of(module)
@@ -36,7 +40,8 @@ def supported(module: nn.Module, features: Tensor | None = None) -> bool:
 
 
 class Tapped:
-    """The gradients of n records at the parameters that `module` holds. features: (n, ...), unchanged until the last sum.
+    """The gradients of n records at the parameters that `module` holds. features: (n, ...),
+    unchanged until the last sum.
 
     layers: `layers_of(module)`, where `supported` has tried the module with records of this kind.
     """
@@ -70,12 +75,16 @@ class Tapped:
         return lengths(torch.cat(found, 1) if found else torch.zeros(trace.n, 1, device=features.device))
 
     def weighted(self, scales: Tensor, out: Tensor) -> None:
-        """out = sum_r scales_r gradient_r. scales: (n,), out: (d,), in the order of the module's parameters."""
+        """out = sum_r scales_r gradient_r. scales: (n,), out: (d,), in the order of the module's
+        parameters.
+        """
         out.zero_()
         self.add(scales, out)
 
     def add(self, scales: Tensor, out: Tensor) -> None:
-        """The same, added to `out`: for a lot in several pieces. Records whose norm is not finite add nothing."""
+        """The same, added to `out`: for a lot in several pieces. Records whose norm is not finite
+        add nothing.
+        """
         scales = scales.to(out)
         for found, total in zip(self._found, out.split_with_sizes(self._layers.sizes), strict=True):
             if found:
@@ -83,7 +92,9 @@ class Tapped:
 
 
 def _pair(features: Tensor) -> Tensor:
-    """Two records. Real ones may be alike, or zero, and hide what a module does to its batch; numbers can be drawn, tokens cannot."""
+    """Two records. Real ones may be alike, or zero, and hide what a module does to its batch;
+    numbers can be drawn, tokens cannot.
+    """
     pair = features[[0, -1]]
     return (
         pair.copy_(torch.from_numpy(rng.generator(0, "probe").normal(size=pair.shape)))
@@ -93,7 +104,9 @@ def _pair(features: Tensor) -> Tensor:
 
 
 def _stays_alone(module: nn.Module, pair: Tensor, record: int) -> bool:
-    """Whether what comes out for this one of two records has nothing of the other in it, nor its loss a gradient there."""
+    """Whether what comes out for this one of two records has nothing of the other in it, nor its
+    loss a gradient there.
+    """
     other = pair.clone()
     other[1 - record] = 0
     before, after = _drawing_alike(module, pair)[record], _drawing_alike(module, other)[record]

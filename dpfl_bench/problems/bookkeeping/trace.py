@@ -1,4 +1,6 @@
-"""What comes into each layer is noted on the way forward; with the gradients of the way back, its rule is applied."""
+"""What comes into each layer is noted on the way forward; with the gradients of the way back, its
+rule is applied.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,8 @@ class Trace:
         self.backward = False
 
     def run(self, module: nn.Module, losses: Losses, features: Tensor, targets: Tensor, tried: bool) -> None:
-        """Parameters are constants inside their layers (`forward`): one that a gradient reaches has been used elsewhere.
+        """Parameters are constants inside their layers (`forward`): one that a gradient reaches has
+        been used elsewhere.
 
         tried: it is known that none is.
         """
@@ -61,7 +64,9 @@ class Trace:
         self._apply_rules(self.taps)
 
     def leave_out(self, records: Tensor) -> None:
-        """Apply the rules again, with zeros for what came into and out of these records: 0 times infinity is no 0. records: (n,), bool."""
+        """Apply the rules again, with zeros for what came into and out of these records: 0 times
+        infinity is no 0. records: (n,), bool.
+        """
         self.room.numbers = KEPT_NUMBERS
 
         def silenced(t: Tensor) -> Tensor:

@@ -28,12 +28,14 @@ def cnn(
     o: float = 1.0,
     input_groups: int = 0,
 ) -> nn.Module:
-    """Convolutions, each with `norm`, activation and max pooling; then linear layers of sizes *hidden, classes.
+    """Convolutions, each with `norm`, activation and max pooling; then linear layers of sizes
+    *hidden, classes.
 
-    padding: None is kernel // 2. pool: 1 is none. pool_stride: None is the pool's size. pooled: the maps are averaged to this height
-    and width before the linear layers. input_groups: the input is normalised in so many groups of channels (0: not), each record by
-    itself and without parameters. norm=batch normalises by the batch at hand (no running statistics) and is for eps=inf only.
-    What a YAML file leaves out is a plain network: stride 1, 2x2 pooling, ReLU, no hidden layer.
+    padding: None is kernel // 2. pool: 1 is none. pool_stride: None is the pool's size. pooled: the
+    maps are averaged to this height and width before the linear layers. input_groups: the input is
+    normalised in so many groups of channels (0: not), each record by itself and without parameters.
+    norm=batch normalises by the batch at hand (no running statistics) and is for eps=inf only. What
+    a YAML file leaves out is a plain network: stride 1, 2x2 pooling, ReLU, no hidden layer.
     """
     if len(shape) != 3:
         raise ValueError(
@@ -59,7 +61,9 @@ def cnn(
 
 
 def norm_layers(kind: str, channels: int) -> list[nn.Module]:
-    """The layer that normalises this many channels, if any. Groups are of images or volumes, batches of images."""
+    """The layer that normalises this many channels, if any. Groups are of images or volumes,
+    batches of images.
+    """
     ranges.check("model.norm", kind, ranges.NORM)
     if kind == "batch":
         return [nn.BatchNorm2d(channels, track_running_stats=False)]

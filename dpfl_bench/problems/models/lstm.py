@@ -15,9 +15,11 @@ def lstm(
     vocabulary: int | None,
     task: str = "next_token",
 ) -> nn.Module:
-    """Tokens (n, length) to logits: (n, length, classes) if every_position, for the next token at each; else (n, classes), from the last.
+    """Tokens (n, length) to logits: (n, length, classes) if every_position, for the next token at
+    each; else (n, classes), from the last.
 
-    every_position=None: what the data set's task asks for. vocabulary: how many tokens may come in; None: as many as classes.
+    every_position=None: what the data set's task asks for. vocabulary: how many tokens may come in;
+    None: as many as classes.
     """
     if len(shape) != 1:
         raise ValueError(

@@ -1,4 +1,6 @@
-"""The layers of a convolutional network and the sizes of their maps, without torch: whether a record fits is known before any is made."""
+"""The layers of a convolutional network and the sizes of their maps, without torch: whether a
+record fits is known before any is made.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,9 @@ def convolutions(
     pool_stride: PerLayer = None,
     input_groups: int = 0,
 ) -> tuple[list[Convolution], list[int]]:
-    """The convolutions, and the height and width of the last one's maps. A ValueError where images of this shape do not fit."""
+    """The convolutions, and the height and width of the last one's maps. A ValueError where images
+    of this shape do not fit.
+    """
     if input_groups < 0 or (input_groups and shape[0] % input_groups):
         raise ValueError(
             f"model.input_groups={input_groups}: expected 0 or what divides the {shape[0]} channels of dataset.shape"

@@ -1,7 +1,8 @@
 """3D U-Net in the shape of FLamby's baseline for Fed-IXI (Terrail et al. 2022), with GroupNorm.
 
-Deviations: GroupNorm in place of BatchNorm, as in `balancing`; one logit per voxel in place of a softmax over two. What is upsampled takes
-the size of what it is joined with, so that sizes need not be divisible.
+Deviations: GroupNorm in place of BatchNorm, as in `balancing`; one logit per voxel in place of a
+softmax over two. What is upsampled takes the size of what it is joined with, so that sizes need not
+be divisible.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ from dpfl_bench.problems.models.cnn import norm_layers
 def unet3d(shape: list[int], classes: int, channels: int, blocks: int) -> nn.Module:
     """Volumes (n, inputs, d, h, w) to logits (n, d, h, w).
 
-    channels: the first convolution's, doubled by each block; blocks: the encoder's, with 2x2x2 pooling between them.
+    channels: the first convolution's, doubled by each block; blocks: the encoder's, with 2x2x2
+    pooling between them.
     """
     if len(shape) != 4:
         raise ValueError(

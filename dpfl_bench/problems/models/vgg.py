@@ -20,9 +20,11 @@ def vgg(
     hidden: list[int],
     norm: str,
 ) -> nn.Module:
-    """3x3 convolutions with ReLU and 2x2 pooling where `pool` says 2; maps averaged to pooled x pooled; linear layers.
+    """3x3 convolutions with ReLU and 2x2 pooling where `pool` says 2; maps averaged to pooled x
+    pooled; linear layers.
 
-    torch's default initialisation divides the image's part of the activations by sqrt(6) in each layer: next to nothing is left of it.
+    torch's default initialisation divides the image's part of the activations by sqrt(6) in each
+    layer: next to nothing is left of it.
     """
     module = cnn(shape, classes, channels, VGG_KERNEL, norm, pool=pool, pooled=pooled, hidden=hidden)
     for layer in module.modules():

@@ -1,4 +1,6 @@
-"""From runs to the optimal-(E, T) table: what may be compared, what is a point over several seeds, and the best point of each kind."""
+"""From runs to the optimal-(E, T) table: what may be compared, what is a point over several seeds,
+and the best point of each kind.
+"""
 
 from __future__ import annotations
 
@@ -52,10 +54,11 @@ Row = dict[str, Any]
 
 
 def compared(rows: Sequence[Row], differing: Iterable[str]) -> list[Row]:
-    """Each row with what may be compared: the same problem (`setting`), the same guarantee, the same eps (`budget`).
+    """Each row with what may be compared: the same problem (`setting`), the same guarantee, the
+    same eps (`budget`).
 
-    A part of a data set is another data set. `budget` is the eps that was asked for where the noise was solved for it, and the eps that
-    the run really has elsewhere.
+    A part of a data set is another data set. `budget` is the eps that was asked for where the noise
+    was solved for it, and the eps that the run really has elsewhere.
     """
     return [
         {**row, **_guarantee(row), "setting": setting}
@@ -84,7 +87,9 @@ def _guarantee(row: Row) -> Row:
 
 
 def _settings(rows: Sequence[Row], differing: Iterable[str]) -> list[str]:
-    """The problem in words: model, clients, and whatever else of data set, model or partition differs between runs on such a problem."""
+    """The problem in words: model, clients, and whatever else of data set, model or partition
+    differs between runs on such a problem.
+    """
     untold = ("dataset.name", *SPLIT)
     keys = [
         key
@@ -118,10 +123,12 @@ def _settings(rows: Sequence[Row], differing: Iterable[str]) -> list[str]:
 
 
 def pooled(rows: Sequence[Row], by: str = MEASURES[0]) -> tuple[list[Row], list[Row]]:
-    """Points: runs that differ in their seeds alone are one, with mean and standard deviation of `by` over all seeds.
+    """Points: runs that differ in their seeds alone are one, with mean and standard deviation of
+    `by` over all seeds.
 
-    A seed counts once on a split: of runs that share seeds, the one with more of them. Runs on a part of the data are no repeats of others.
-    A point of which a run diverged has no error; such points come second.
+    A seed counts once on a split: of runs that share seeds, the one with more of them. Runs on a
+    part of the data are no repeats of others. A point of which a run diverged has no error; such
+    points come second.
     """
     points: dict[tuple[Any, ...], list[Row]] = {}
     for row in rows:
@@ -204,8 +211,9 @@ def groups(points: Iterable[Row]) -> dict[tuple[Any, ...], list[Row]]:
 def placed(bad: Iterable[Row], points: Iterable[Row]) -> list[Row]:
     """Points without an error, in the groups that they would have stood in.
 
-    The eps of a run that ended early is that of the rounds it played, less than its point was to cost. It then belongs to whatever points
-    of that kind were asked for the same eps: to several groups, if noise was given and not solved for.
+    The eps of a run that ended early is that of the rounds it played, less than its point was to
+    cost. It then belongs to whatever points of that kind were asked for the same eps: to several
+    groups, if noise was given and not solved for.
     """
     found = groups(points)
     made = []
@@ -231,10 +239,12 @@ class Table:
 
 
 def optimal(points: Sequence[Row], settings: Iterable[str], by: str = MEASURES[0]) -> Table:
-    """Per group the point with the least mean of `by` (of equals, the fewest local steps), and its gap to the best without privacy.
+    """Per group the point with the least mean of `by` (of equals, the fewest local steps), and its
+    gap to the best without privacy.
 
-    `settings`: columns that may have been swept. `as_good`: the local steps, of those that were `tried`, whose best point is no worse than
-    the seeds can tell; None where a point has one seed, which tells nothing. `varied`: in which settings the points of this row differ.
+    `settings`: columns that may have been swept. `as_good`: the local steps, of those that were
+    `tried`, whose best point is no worse than the seeds can tell; None where a point has one seed,
+    which tells nothing. `varied`: in which settings the points of this row differ.
     """
     extra = [
         key
@@ -274,8 +284,9 @@ def optimal(points: Sequence[Row], settings: Iterable[str], by: str = MEASURES[0
 
 
 def _told_apart(best: Row, other: Row, by: str) -> bool:
-    """By more than the standard error of the difference of their means: over the splits that both saw, which are hard for both or easy
-    for both; of one split, over seeds."""
+    """By more than the standard error of the difference of their means: over the splits that both
+    saw, which are hard for both or easy for both; of one split, over seeds.
+    """
     mine, theirs = best["split_means"], other["split_means"]
     differences = [theirs[split] - mine[split] for split in mine if split in theirs]
     if len(differences) > 1:
@@ -293,18 +304,24 @@ def _without_privacy(free: Mapping[tuple[Any, ...], float], dataset: str, settin
 
 
 def alike(algo: str) -> tuple[str, ...]:
-    """The names of an algorithm without privacy, its own first: `dp_fedavg` at eps=inf is `fedavg`, to the bit."""
+    """The names of an algorithm without privacy, its own first: `dp_fedavg` at eps=inf is `fedavg`,
+    to the bit.
+    """
     return algo, algo.removeprefix("dp_"), f"dp_{algo}"
 
 
 def _order(point: Row, by: str) -> tuple[Any, ...]:
-    """Errors are fractions of a test set: what differs by rounding is equal, and then the fewest local steps count."""
+    """Errors are fractions of a test set: what differs by rounding is equal, and then the fewest
+    local steps count.
+    """
     told = [str(point.get(key)) for key in ("clip", "lr", "run_ids")]  # a clip may be a word
     return round(point[f"{by}_mean"], 12), point["local_steps"], *told
 
 
 def best_by_steps(points: Iterable[Row], by: str = MEASURES[0]) -> list[Row]:
-    """For each algorithm, budget and number of local steps the best point over whatever else was swept: what the U-curves show."""
+    """For each algorithm, budget and number of local steps the best point over whatever else was
+    swept: what the U-curves show.
+    """
     best: dict[tuple[Any, ...], Row] = {}
     for point in sorted(points, key=partial(_order, by=by), reverse=True):
         best[point["algo"], point["budget"], point["local_steps"]] = point

@@ -161,7 +161,9 @@ def _edges(rows: Sequence[Row], tried: Mapping[tuple[Any, ...], Sequence[Row]]) 
 
 
 def _edge(row: Row, members: Sequence[Row]) -> list[str]:
-    """What the best has the least or the most of. Points that diverged were tried too; nothing is below one local step or one round."""
+    """What the best has the least or the most of. Points that diverged were tried too; nothing is
+    below one local step or one round.
+    """
     edges = []
     steps = sorted({point["local_steps"] for point in members})
     at_least, at_most = (
@@ -200,7 +202,9 @@ def _no_baseline(rows: Sequence[Row], folders: Mapping[str, Path]) -> Caveat | N
 
 
 def _without_privacy(row: Row, folders: Mapping[str, Path]) -> str | None:
-    """The command of the row's best point without privacy, at every number of local steps that was tried."""
+    """The command of the row's best point without privacy, at every number of local steps that was
+    tried.
+    """
     given: dict[str, dict[str, None]] = {}
     for run in row["run_ids"]:
         for word in overrides(folders[run]):

@@ -1,6 +1,8 @@
-"""What was swept: the settings in which run folders differ, under dotted names, from the configs that the runs wrote.
+"""What was swept: the settings in which run folders differ, under dotted names, from the configs
+that the runs wrote.
 
-The YAML of a config is read line by line: ten thousand of them take seconds, a parser minutes. Only the values of columns are parsed.
+The YAML of a config is read line by line: ten thousand of them take seconds, a parser minutes. Only
+the values of columns are parsed.
 """
 
 from __future__ import annotations
@@ -49,7 +51,9 @@ class Columns:
 
 @dataclass(frozen=True)
 class Source:
-    """What names the code and the records of a run. Runs of one source have the same; None where its config does not tell."""
+    """What names the code and the records of a run. Runs of one source have the same; None where
+    its config does not tell.
+    """
 
     targets: tuple[str, ...] | None  # every `_target_`
     records: tuple[Any, ...] | None  # the settings that the raw records depend on
@@ -75,7 +79,9 @@ def columns(folders: Sequence[Path]) -> Columns:
 
 
 def _source(targets: Mapping[str, str], config: Mapping[str, str], of_dataset: Sequence[str]) -> Source:
-    """Another split of the data is another source only where its seed draws the records, or where nobody can tell."""
+    """Another split of the data is another source only where its seed draws the records, or where
+    nobody can tell.
+    """
     loader = targets.get("dataset._target_")
     records = None
     if loader is not None:
@@ -91,8 +97,10 @@ def _source(targets: Mapping[str, str], config: Mapping[str, str], of_dataset: S
 
 
 def flat(text: str) -> dict[str, str]:
-    """Dotted name -> the YAML of its value, of a config as OmegaConf writes it: block style, a key a line, nothing in flow style but
-    empty collections. A line deeper than a key with a value, or that is no key, goes on with that value."""
+    """Dotted name -> the YAML of its value, of a config as OmegaConf writes it: block style, a key
+    a line, nothing in flow style but empty collections. A line deeper than a key with a value, or
+    that is no key, goes on with that value.
+    """
     found: dict[str, str] = {}
     above: list[
         tuple[int, str]
@@ -124,7 +132,9 @@ def overrides(folder: Path) -> list[str]:
 
 
 def _overrides(folder: Path) -> dict[str, str]:
-    """Key -> text, of the overrides that set a value (of one that chooses a file of a group: the group's name)."""
+    """Key -> text, of the overrides that set a value (of one that chooses a file of a group: the
+    group's name).
+    """
     pairs = (word.partition("=") for word in overrides(folder) if "=" in word and not word.startswith("~"))
     return {key.lstrip("+").partition("@")[0].replace("/", "."): value for key, _, value in pairs}
 
@@ -138,7 +148,9 @@ def _config(folder: Path, overrides: Mapping[str, str]) -> dict[str, str]:
 
 
 def _told(config: Mapping[str, str]) -> dict[str, str]:
-    """What is part of a run's id. Without privacy its settings are idle: of many runs with one id, the first left its own there."""
+    """What is part of a run's id. Without privacy its settings are idle: of many runs with one id,
+    the first left its own there.
+    """
     idle = config.get("eps") in (".inf", "inf") and config.get("privacy.bound_without_noise") != "true"
     return {
         key: _IDLE if idle and _is_of_privacy(key) else value

@@ -1,4 +1,6 @@
-"""The run folders below a folder, and what each of them tells. Nothing in them can make this fail: what cannot be read is told."""
+"""The run folders below a folder, and what each of them tells. Nothing in them can make this fail:
+what cannot be read is told.
+"""
 
 from __future__ import annotations
 
@@ -59,7 +61,9 @@ class Found:
 
 
 def look(folders: Iterable[str]) -> Found:
-    """Every run below the folders (of a sweep's folder: the sweep's). Seen twice, a run counts once, as the finished one."""
+    """Every run below the folders (of a sweep's folder: the sweep's). Seen twice, a run counts
+    once, as the finished one.
+    """
     paths: dict[Path, None] = {}
     known: dict[Path, Sweep] = {}
     broken = 0

@@ -107,7 +107,8 @@ def collect(
     by: str = MEASURES[0],
     mixed: bool = False,
 ) -> Collected:
-    """Read every run below the folders `given`; a run seen twice counts once. by: what the best point is least in.
+    """Read every run below the folders `given`; a run seen twice counts once. by: what the best
+    point is least in.
 
     mixed: take runs into one table whose code or data differ, and say so.
     """
@@ -168,9 +169,11 @@ def _clashes(finished: Sequence[Run], told: Columns, found: Found) -> list[Clash
 
 
 def _rows(runs: Sequence[Run], told: Columns) -> list[Row]:
-    """A row for each run: what was swept, then the scalars of result.json, then what it was computed by.
+    """A row for each run: what was swept, then the scalars of result.json, then what it was
+    computed by.
 
-    Wall times are left out: equal runs give equal rows. `eps` is what a run really has, `eps_target` what it was given.
+    Wall times are left out: equal runs give equal rows. `eps` is what a run really has,
+    `eps_target` what it was given.
     """
     rows = []
     for run, given in zip(runs, told.rows, strict=True):
@@ -209,7 +212,9 @@ def _write(made: Collected, rows: Sequence[Row]) -> None:
 
 
 def _plot(points: Sequence[Row], table: Table, target: Path, apart: Sequence[Clash]) -> None:
-    """For each problem and guarantee: the best point at each (algorithm, budget, local steps), over whatever else was swept."""
+    """For each problem and guarantee: the best point at each (algorithm, budget, local steps), over
+    whatever else was swept.
+    """
     pictures: dict[str, list[tuple[str, list[Row]]]] = {}
     over = [f"at each number of local steps the best of {', '.join(table.swept)}"] if table.swept else []
     for dataset, setting in sorted({(point["dataset"], point["setting"]) for point in points}):

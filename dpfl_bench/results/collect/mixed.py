@@ -1,8 +1,10 @@
-"""Whether runs that stand in one table were computed by one code, on one data set: by the hashes that their results tell.
+"""Whether runs that stand in one table were computed by one code, on one data set: by the hashes
+that their results tell.
 
-A run's `origin` has a hash of the modules behind its targets (algorithm, model, data set, partition, all in one), of the rest of this
-package, and of the raw records. Like is compared with like: targets among runs of the same names, and of the same `_target_`s; records
-among runs of the same settings of the data set; the package among all.
+A run's `origin` has a hash of the modules behind its targets (algorithm, model, data set,
+partition, all in one), of the rest of this package, and of the raw records. Like is compared with
+like: targets among runs of the same names, and of the same `_target_`s; records among runs of the
+same settings of the data set; the package among all.
 """
 
 from __future__ import annotations
@@ -74,7 +76,9 @@ def clashes(runs: Sequence[Run], sources: Sequence[Source]) -> list[Clash]:
 
 
 def refuse(found: Iterable[Clash]) -> None:
-    """One line for code or data that differ; what was computed by another state of the rest of this package is taken, and told."""
+    """One line for code or data that differ; what was computed by another state of the rest of this
+    package is taken, and told.
+    """
     bad = [clash for clash in found if clash.part != "package"]
     if bad:
         more = f" (and {len(bad) - 1} more)" if len(bad) > 1 else ""

@@ -1,8 +1,11 @@
-"""The eps of releasing all models of a point together: every repeat of every run that its mean is over.
+"""The eps of releasing all models of a point together: every repeat of every run that its mean is
+over.
 
-Unit, relation and observer are those of the runs, delta too. Read from each run's privacy.json, whose first composition averages over
-secret cohorts; the others know how they fell. Each model has noise of its own, so the compositions compose adaptively: Gaussians
-without sampling exactly (their mu squared add up), releases of one kind as more of them, unlike ones by the sum of their Rényi divergences.
+Unit, relation and observer are those of the runs, delta too. Read from each run's privacy.json,
+whose first composition averages over secret cohorts; the others know how they fell. Each model has
+noise of its own, so the compositions compose adaptively: Gaussians without sampling exactly (their
+mu squared add up), releases of one kind as more of them, unlike ones by the sum of their Rényi
+divergences.
 """
 
 from __future__ import annotations
@@ -118,7 +121,9 @@ def _repeated(c: Composition, models: int) -> Composition:
 
 
 def _merged(released: list[tuple[Composition, float]]) -> list[tuple[Composition, float]]:
-    """Releases of one kind and one noise are one composition of more of them, whatever their number in each run."""
+    """Releases of one kind and one noise are one composition of more of them, whatever their number
+    in each run.
+    """
     found: dict[tuple[Composition, bool, float], list[Composition]] = {}
     for c, z in released:
         found.setdefault((replace(c, times=0, rounds=()), bool(c.rounds), z), []).append(c)

@@ -1,6 +1,8 @@
-"""The budget of "best of the sweep": what a row of the optimal-(E, T) table costs if its point had been found by private selection.
+"""The budget of "best of the sweep": what a row of the optimal-(E, T) table costs if its point had
+been found by private selection.
 
-Read from the runs' privacy.json, so it speaks of what they released. `privacy/selection.py` has the theorems and what they ask for.
+Read from the runs' privacy.json, so it speaks of what they released. `privacy/selection.py` has the
+theorems and what they ask for.
 """
 
 from __future__ import annotations
@@ -31,7 +33,8 @@ class Tuning:
 def tuned(
     rows: Sequence[Row], points: Iterable[Row], folders: Mapping[str, Path], asked: Tuning
 ) -> tuple[list[Row], list[str]]:
-    """The table's rows with `tuning_eps` and `tuning_trials`, their mean number (None where there is none), and what to say of them.
+    """The table's rows with `tuning_eps` and `tuning_trials`, their mean number (None where there
+    is none), and what to say of them.
 
     points: every one that may be drawn: that a run of it diverged was learnt from private data.
     """

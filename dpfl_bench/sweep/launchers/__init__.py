@@ -1,4 +1,6 @@
-"""How the points of a sweep are run: here (basic), on this machine's cores (joblib), on a cluster (slurm)."""
+"""How the points of a sweep are run: here (basic), on this machine's cores (joblib), on a cluster
+(slurm).
+"""
 
 from __future__ import annotations
 

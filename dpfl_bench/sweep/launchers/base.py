@@ -1,4 +1,6 @@
-"""What a launcher is given, what it owes, and what its workers do. A point is plain data: pickled to other processes and nodes."""
+"""What a launcher is given, what it owes, and what its workers do. A point is plain data: pickled
+to other processes and nodes.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,9 @@ class Point:
 
 
 class Launcher(Protocol):
-    """Chosen by `hydra/launcher=NAME`; the keys of conf/hydra/launcher/NAME.yaml are its constructor's."""
+    """Chosen by `hydra/launcher=NAME`; the keys of conf/hydra/launcher/NAME.yaml are its
+    constructor's.
+    """
 
     waits_for_others: ClassVar[bool]  # whether it takes points, too, that another process works on
 
@@ -52,9 +56,10 @@ class Launcher(Protocol):
     def launch(self, points: Sequence[Point], progress: Progress) -> None:
         """Run every point and return when none is left running.
 
-        What became of a point is told by its run folder (status.json, result.json) alone: a point that fails, is killed or whose node
-        is lost never raises here and never stops the others. Call `progress.update()` while waiting, as often as you like. Raises
-        `signals.Interrupted` after a signal (nothing is left running) and `Detached` where jobs go on without us.
+        What became of a point is told by its run folder (status.json, result.json) alone: a point
+        that fails, is killed or whose node is lost never raises here and never stops the others.
+        Call `progress.update()` while waiting, as often as you like. Raises `signals.Interrupted`
+        after a signal (nothing is left running) and `Detached` where jobs go on without us.
         """
 
 
@@ -63,9 +68,11 @@ class Detached(Exception):
 
 
 def work(point: Point, composed: Composed | None = None, wait: bool = True) -> int:
-    """Run a point in this process; the exit code of `dpfl-bench run`. What went wrong is printed and stands in status.json.
+    """Run a point in this process; the exit code of `dpfl-bench run`. What went wrong is printed
+    and stands in status.json.
 
-    composed: its overrides, where they are composed already. Where another living process has it, wait until it ends, or return HELD.
+    composed: its overrides, where they are composed already. Where another living process has it,
+    wait until it ends, or return HELD.
     """
     folder = RunFolder(point.folder)
     try:

@@ -1,4 +1,6 @@
-"""One point after the other, in a process that has imported everything: if it is killed, that costs its own point."""
+"""One point after the other, in a process that has imported everything: if it is killed, that costs
+its own point.
+"""
 
 from __future__ import annotations
 

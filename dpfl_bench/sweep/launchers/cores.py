@@ -88,7 +88,9 @@ class _Worker:
             self.link.send(point and (point, compose(point)))
 
     def listen(self) -> Iterator[Point]:
-        """Print the lines that it said; it gives its point back with an exit code. Yields one that another process has."""
+        """Print the lines that it said; it gives its point back with an exit code. Yields one that
+        another process has.
+        """
         try:
             while self.link.poll():
                 said = self.link.recv()
@@ -133,7 +135,9 @@ class _Crew:
         self.asked = True
 
     def listen(self) -> Iterator[Point]:
-        """Wait a little for what the workers say, and bury the dead. Yields the points that other processes have."""
+        """Wait a little for what the workers say, and bury the dead. Yields the points that other
+        processes have.
+        """
         wait([worker.link for worker in self.workers], timeout=POLL)
         for worker in list(self.workers):
             code = worker.process.exitcode  # before its last words are heard
@@ -172,7 +176,9 @@ def _signal(worker: _Worker, number: int) -> None:
 
 
 def _failed(point: Point, code: int) -> None:
-    """Write down what its worker could not. Whoever has taken the folder over meanwhile writes for himself."""
+    """Write down what its worker could not. Whoever has taken the folder over meanwhile writes for
+    himself.
+    """
     how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
     error = f"worker ended by {how}" + (" (out of memory?)" if -code == signal.SIGKILL else "")
     folder = RunFolder(point.folder)
@@ -200,7 +206,9 @@ def _serve(link: Connection, threads: int | None) -> None:
 
 
 def _watching(parent: int) -> Callable[[], bool]:
-    """Whether the command lives. It is our parent, or the parent of the process that forked us, which lives as long as its children."""
+    """Whether the command lives. It is our parent, or the parent of the process that forked us,
+    which lives as long as its children.
+    """
     command = multiprocessing.parent_process()
     return lambda: os.getppid() == parent and (command is None or command.is_alive())
 

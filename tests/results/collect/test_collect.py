@@ -265,7 +265,9 @@ def test_equal_runs_give_equal_files_whatever_the_order_and_the_time() -> None:
 
 
 def test_a_real_sweep_over_seeds_is_that_with_repeats() -> None:
-    """Seeds as runs of their own, or repeats of one run: the same point, mean and standard deviation; a column for what was swept."""
+    """Seeds as runs of their own, or repeats of one run: the same point, mean and standard
+    deviation; a column for what was swept.
+    """
     sweep = (
         "run",
         "-m",

@@ -245,7 +245,9 @@ def test_a_run_of_several_seeds_that_tells_no_spread_has_none() -> None:
 
 
 def test_a_gap_between_splits() -> None:
-    """The baseline ran on a hard split, the private runs on three: their difference is of the splits."""
+    """The baseline ran on a hard split, the private runs on three: their difference is of the
+    splits.
+    """
     free("free", seeds=[0, 1], local_steps=1)
     for seed in (0, 1, 2):
         given = {"config": f"eps: 2.0\ndataset:\n  seed: {seed}\n", "overrides": f"- dataset.seed={seed}\n"}

@@ -95,7 +95,9 @@ def test_random_configs_read_as_by_a_parser() -> None:
 
 
 def test_columns_are_what_overrides_name_and_what_differs() -> None:
-    """Whichever way it was set: by an override, the choice of a group's file, another primary config."""
+    """Whichever way it was set: by an override, the choice of a group's file, another primary
+    config.
+    """
     finish(
         "a",
         config="eps: 2.0\nserver_lr: 1.0\nmodel:\n  name: mlp\n  width: 8\nsame: 3\nlr: 0.5\n",
@@ -137,7 +139,9 @@ def test_every_key_of_a_users_own_loader_is_one() -> None:
 
 
 def test_without_privacy_its_settings_are_idle() -> None:
-    """Runs of eps=inf with different C have one id: whose C the folder holds is chance, so it is not told."""
+    """Runs of eps=inf with different C have one id: whose C the folder holds is chance, so it is
+    not told.
+    """
     free(
         "a",
         config="eps: .inf\ndelta: 1.0e-05\nprivacy:\n  clip: 0.1\n  bound_without_noise: false\n",

@@ -116,7 +116,9 @@ def test_other_algorithms_models_data_sets_and_partitions_have_other_hashes() ->
 
 
 def test_one_algorithm_under_two_names_is_one_code() -> None:
-    """dp_fedavg's gap is to fedavg, of the same module: an edit between the two is a difference that privacy did not make."""
+    """dp_fedavg's gap is to fedavg, of the same module: an edit between the two is a difference
+    that privacy did not make.
+    """
     finish("a", **origin(), **config(algo_name="dp_fedavg"))
     free("b", algo="fedavg", **origin(targets=OTHER), **config(algo_name="fedavg"))
     assert "runs of the same targets: different code" in refused()

@@ -1,4 +1,6 @@
-"""The optimal-(E, T) table: what is pooled, what is compared, what is best; as Markdown, LaTeX and CSV."""
+"""The optimal-(E, T) table: what is pooled, what is compared, what is best; as Markdown, LaTeX and
+CSV.
+"""
 
 from __future__ import annotations
 
@@ -86,7 +88,9 @@ def test_a_part_of_a_data_set_is_another_data_set() -> None:
 
 
 def test_what_the_seeds_cannot_tell_apart_is_as_good() -> None:
-    """The standard error of the difference of two means over 4 seeds with deviation .02 is .02 / sqrt(2) = .0141."""
+    """The standard error of the difference of two means over 4 seeds with deviation .02 is .02 /
+    sqrt(2) = .0141.
+    """
     errors = {1: 0.2645, 2: 0.2635, 4: 0.25, 5: 0.2641, 10: 0.2642, 20: 0.2643}
     for steps, error in errors.items():
         finish(f"r{steps}", local_steps=steps, test_error_mean=error, test_error_std=0.02, seeds=[0, 1, 2, 3])
@@ -150,7 +154,9 @@ def test_of_equals_the_fewest_local_steps() -> None:
 
 
 def test_runs_that_differ_in_seeds_alone_are_pooled() -> None:
-    """Mean and standard deviation over all seeds, of runs of one and of several: those of the single errors."""
+    """Mean and standard deviation over all seeds, of runs of one and of several: those of the
+    single errors.
+    """
     errors = {0: 0.31, 1: 0.24, 2: 0.29, 7: 0.22, 8: 0.27, 9: 0.2512345}
     for name, seeds in (("a", [0, 1, 2]), ("b", [7]), ("c", [8, 9])):
         own = np.array([errors[s] for s in seeds])
@@ -216,7 +222,9 @@ def test_splits_that_share_their_noise_are_pointed_out() -> None:
 
 
 def test_points_are_told_apart_split_by_split() -> None:
-    """Splits are hard or easy for all points alike: a difference counts that each of them shows, however far apart they are."""
+    """Splits are hard or easy for all points alike: a difference counts that each of them shows,
+    however far apart they are.
+    """
     rough, close = (0.11, -0.03, 0.13, -0.05), (0.021, 0.019, 0.02, 0.02)
     for dataset, base in enumerate((0.1, 0.5, 0.3, 0.7)):
         for name, steps, extra in (
@@ -336,7 +344,9 @@ def test_a_point_has_the_largest_eps_of_its_runs() -> None:
 
 
 def test_different_guarantees_share_no_row() -> None:
-    """A run with a fixed noise stands under the eps that it really has, and central trust is not compared with secagg."""
+    """A run with a fixed noise stands under the eps that it really has, and central trust is not
+    compared with secagg.
+    """
     finish("calibrated", trust="secagg", eps=1.9999, test_error_mean=0.3)
     finish("fixed", trust="secagg", eps=46.2, test_error_mean=0.1)
     finish("trusting", trust="central", eps=2.0, test_error_mean=0.2)
@@ -367,7 +377,9 @@ def config(**changes: Any) -> str:
 
 
 def test_the_best_by_another_measure() -> None:
-    """Errors of a hundred test records are coarse; a loss tells points apart that have the same error."""
+    """Errors of a hundred test records are coarse; a loss tells points apart that have the same
+    error.
+    """
     for name, steps, error, loss in (("a", 1, 0.2, 0.9), ("b", 5, 0.21, 0.4), ("c", 10, 0.25, 0.5)):
         finish(name, local_steps=steps, test_error_mean=error, test_loss_mean=loss, test_loss_std=0.0)
     free("d", local_steps=1, test_error_mean=0.1, test_loss_mean=0.3)
@@ -483,7 +495,9 @@ def test_markdown_keeps_its_columns() -> None:
 
 
 def checked_tex(text: str) -> int:
-    """Its rows, of a text in which nothing special is bare and each row has as many cells as the tabular has columns."""
+    """Its rows, of a text in which nothing special is bare and each row has as many cells as the
+    tabular has columns.
+    """
     assert text.splitlines()[0] == r"% \usepackage{booktabs}"
     begin, body, end = re.split(r"(?s)\\toprule\n(.*)\\bottomrule\n", text)
     (columns,) = re.findall(r"\\begin\{tabular\}\{([lr]+)\}", begin)

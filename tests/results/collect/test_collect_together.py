@@ -53,7 +53,9 @@ def delta_of(mu: float, eps: float) -> float:
 
 @pytest.mark.parametrize("runs", [1, 2, 10])
 def test_ten_models_of_eps_2_are_7_54(runs: int) -> None:
-    """As repeats of one run, as runs of a seed each, or both. By the Gaussian's own formula, from scipy."""
+    """As repeats of one run, as runs of a seed each, or both. By the Gaussian's own formula, from
+    scipy.
+    """
     each = 10 // runs
     for number in range(runs):
         tell(
@@ -130,7 +132,9 @@ def test_splits_that_share_noise_have_no_bound() -> None:
 
 
 def test_other_splits_have_other_clients() -> None:
-    """A client's records sit in many clients of another split: eps of one client there is not that of this one. A record is a record."""
+    """A client's records sit in many clients of another split: eps of one client there is not that
+    of this one. A record is a record.
+    """
     for seed in (0, 1):
         tell(f"r{seed}", point_id="p", seeds=[seed], unit="client", **split(seed))
     assert "deals other records to a client" in why()
@@ -190,7 +194,9 @@ SAMPLED = [
 
 @pytest.mark.parametrize(("one", "z"), SAMPLED)
 def test_like_releases_are_more_of_them(one: Composition, z: float) -> None:
-    """Tighter than a sum of Rényi divergences; more than one model costs; n models at once are n models one by one."""
+    """Tighter than a sum of Rényi divergences; more than one model costs; n models at once are n
+    models one by one.
+    """
     alone = accounting.epsilon(one, z, DELTA)
     three = composed(((one, z, 3),), DELTA)
     longer = Composition(
@@ -216,7 +222,9 @@ def test_like_releases_are_more_of_them(one: Composition, z: float) -> None:
 
 @pytest.mark.parametrize(("one", "z"), SAMPLED)
 def test_unlike_releases_add_their_divergences(one: Composition, z: float) -> None:
-    """Between the dearest of all of them, and every one as dear as the dearest, by an accountant that is looser than either."""
+    """Between the dearest of all of them, and every one as dear as the dearest, by an accountant
+    that is looser than either.
+    """
     cheap = composed(((one, 1.25 * z, 4),), DELTA)
     mixed = composed(((one, z, 2), (one, 1.25 * z, 2)), DELTA)
     tripled = composed(((one, z, 4), (one, 2 * z, 4)), DELTA)

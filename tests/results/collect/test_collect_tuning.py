@@ -76,7 +76,9 @@ def test_a_point_that_diverged_is_a_candidate() -> None:
 
 @pytest.mark.usefixtures("outputs")
 def test_the_best_of_the_sweep_has_an_eps_of_its_own() -> None:
-    """Four points a row: as `selection` says of Gaussians calibrated to the same budget, which is as `mu` says."""
+    """Four points a row: as `selection` says of Gaussians calibrated to the same budget, which is
+    as `mu` says.
+    """
     from dpfl_bench.privacy.accounting import mu_for
 
     for distribution in selection.DISTRIBUTIONS:
@@ -122,7 +124,9 @@ def test_where_there_is_no_privacy_there_is_nothing_to_tell() -> None:
 
 
 def test_the_noisiest_run_does_not_speak_for_the_others() -> None:
-    """The largest divergence counts: of a run whose noise was given, and one point beside it that has less."""
+    """The largest divergence counts: of a run whose noise was given, and one point beside it that
+    has less.
+    """
     for z, steps in (("4", "4"), ("5", "8")):
         ran(
             "algo=dp_fedavg",
@@ -156,7 +160,9 @@ def test_the_noisiest_run_does_not_speak_for_the_others() -> None:
     ],
 )
 def test_every_kind_of_run_tells_what_it_released(overrides: tuple[str, ...]) -> None:
-    """Companions, cohorts without replacement, lots, a participation, PrivUnit: with tuning it costs more than the run, by Rényi."""
+    """Companions, cohorts without replacement, lots, a participation, PrivUnit: with tuning it
+    costs more than the run, by Rényi.
+    """
     folder = ran(*overrides)
     told = read(folder, "privacy.json")
     composition, z = candidate(RunFolder(folder))

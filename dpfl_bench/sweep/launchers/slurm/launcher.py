@@ -1,7 +1,9 @@
-"""On a cluster: every point is a task of a Slurm array, submitted through submitit and watched until none is left.
+"""On a cluster: every point is a task of a Slurm array, submitted through submitit and watched
+until none is left.
 
-submitit writes the sbatch script and carries the tasks to the nodes. Signals, requeueing, exit codes and what became of a task are ours
-(slurm_task.py, slurm_watch.py): submitit's own handlers know no checkpoint, and its job objects are lost with the launcher.
+submitit writes the sbatch script and carries the tasks to the nodes. Signals, requeueing, exit
+codes and what became of a task are ours (slurm_task.py, slurm_watch.py): submitit's own handlers
+know no checkpoint, and its job objects are lost with the launcher.
 """
 
 from __future__ import annotations
@@ -107,7 +109,9 @@ class Slurm:
         return [tasks[start : start + size] for start in range(0, len(tasks), size)]
 
     def submit(self, root: Path, tasks: Sequence[Task]) -> Record:
-        """One array (one job, if there is one task) with a record under `root`. Nothing is left in the queue where it raises."""
+        """One array (one job, if there is one task) with a record under `root`. Nothing is left in
+        the queue where it raises.
+        """
         waits = iter(queue.WAITS)
         while True:
             record = submission.opened(root, [[point.run_id for point in task.points] for task in tasks])
@@ -175,7 +179,9 @@ def _submitit() -> Any:
 
 @contextmanager
 def _outside_any_job() -> Iterator[None]:
-    """A launcher that is itself a Slurm job keeps its own allocation's variables from sbatch, which would obey them."""
+    """A launcher that is itself a Slurm job keeps its own allocation's variables from sbatch, which
+    would obey them.
+    """
     inside = "SLURM_JOB_ID" in os.environ
     hidden = {
         k: v
@@ -192,7 +198,9 @@ def _outside_any_job() -> Iterator[None]:
 
 @contextmanager
 def _uninterrupted() -> Iterator[None]:
-    """A terminal sends Ctrl-C to sbatch too, which inherits our deaf ear; and no signal comes between the submission and its record."""
+    """A terminal sends Ctrl-C to sbatch too, which inherits our deaf ear; and no signal comes
+    between the submission and its record.
+    """
     signal.pthread_sigmask(signal.SIG_BLOCK, signals.ASKING)
     try:
         yield

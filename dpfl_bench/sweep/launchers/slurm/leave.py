@@ -1,4 +1,6 @@
-"""When the launcher is asked to stop: the jobs are cancelled or go on, as the user says, and never without a word about them."""
+"""When the launcher is asked to stop: the jobs are cancelled or go on, as the user says, and never
+without a word about them.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +52,9 @@ def _ranges(numbers: list[int]) -> str:
 
 
 def choice(number: int, told: Literal["cancel", "detach"] | None, jobs: int) -> Choice:
-    """As told; else Ctrl-C asks on a terminal and cancels where nobody can answer, and any other signal means the launcher alone."""
+    """As told; else Ctrl-C asks on a terminal and cancels where nobody can answer, and any other
+    signal means the launcher alone.
+    """
     if told is not None:
         return told
     if number != signal.SIGINT:

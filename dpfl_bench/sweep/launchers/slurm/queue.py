@@ -1,4 +1,6 @@
-"""What Slurm says of jobs, and what is asked of it. A controller that does not answer raises `Unanswered`: it is never an empty queue."""
+"""What Slurm says of jobs, and what is asked of it. A controller that does not answer raises
+`Unanswered`: it is never an empty queue.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,8 @@ from dataclasses import dataclass
 
 from dpfl_bench.checks.errors import ConfigError
 
-# Slurm's words, and UNKNOWN for a job that it has forgotten; from every other state a job goes on by itself
+# Slurm's words, and UNKNOWN for a job that it has forgotten; from every other state a job goes on
+# by itself
 ENDED = frozenset(
     {"BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY", "PREEMPTED"}
 )
@@ -43,7 +46,9 @@ class Seen:
 
 
 def look(jobs: Mapping[str, str]) -> dict[str, Seen]:
-    """Each job (`12`, or `12_3` of an array) that was submitted under its name: squeue's word, sacct's where squeue has forgotten it."""
+    """Each job (`12`, or `12_3` of an array) that was submitted under its name: squeue's word,
+    sacct's where squeue has forgotten it.
+    """
     found = _squeue(jobs) if jobs else {}
     forgotten = {job: name for job, name in jobs.items() if job not in found}
     if forgotten:
@@ -139,7 +144,9 @@ def arrays(jobs: Iterable[str]) -> str:
 
 
 def _rows(said: str, jobs: Mapping[str, str]) -> dict[str, Seen]:
-    """A cluster may have given an id to another job since: the name tells them apart. The state may be `CANCELLED by 0`."""
+    """A cluster may have given an id to another job since: the name tells them apart. The state may
+    be `CANCELLED by 0`.
+    """
     rows = [line.strip().split("|", 3) for line in said.splitlines()]
     return {
         row[0]: Seen(row[1].split()[0], row[2])

@@ -1,7 +1,8 @@
-"""OUTPUTS/slurm/NAME: what one submission handed to Slurm, and under which ids. It outlives the launcher: the same command finds its jobs.
+"""OUTPUTS/slurm/NAME: what one submission handed to Slurm, and under which ids. It outlives the
+launcher: the same command finds its jobs.
 
-NAME is also the jobs' name. `tasks.json` is written before the submission and `ids.json` after it: a submission without the second one was
-cut off, and whatever it left in the queue is found by name.
+NAME is also the jobs' name. `tasks.json` is written before the submission and `ids.json` after it:
+a submission without the second one was cut off, and whatever it left in the queue is found by name.
 """
 
 from __future__ import annotations
@@ -75,7 +76,9 @@ def known(root: Path) -> list[Record]:
 
 @contextmanager
 def alone(root: Path) -> Iterator[None]:
-    """One launcher at a time looks at the records and submits. The system lifts the lock of a process that dies."""
+    """One launcher at a time looks at the records and submits. The system lifts the lock of a
+    process that dies.
+    """
     root.mkdir(parents=True, exist_ok=True)
     with (root / "lock").open("w") as file:
         with suppress(OSError):  # a file system without locks

@@ -25,7 +25,9 @@ class Task:
     requeues: int
 
     def __call__(self) -> None:
-        """Exits with 0 only if every point is done: Slurm shows a task with a failed point as FAILED."""
+        """Exits with 0 only if every point is done: Slurm shows a task with a failed point as
+        FAILED.
+        """
         restarts = int(os.environ.get("SLURM_RESTART_COUNT", 0))
         code = self._run() if restarts <= self.requeues else self._give_up(restarts)
         if code == PREEMPTED:
@@ -54,7 +56,9 @@ class Task:
 
 
 def _requeue() -> None:
-    """Slurm ends this process and starts the task again, where there is room; a point then goes on from its checkpoint."""
+    """Slurm ends this process and starts the task again, where there is room; a point then goes on
+    from its checkpoint.
+    """
     try:
         ask("scontrol", "requeue", os.environ["SLURM_JOB_ID"])
     except (ConfigError, Unanswered) as error:

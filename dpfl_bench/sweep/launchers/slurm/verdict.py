@@ -1,4 +1,6 @@
-"""What became of a point whose task has ended: its run folder tells, and where it is silent, Slurm's word for the task."""
+"""What became of a point whose task has ended: its run folder tells, and where it is silent,
+Slurm's word for the task.
+"""
 
 from __future__ import annotations
 
@@ -31,8 +33,8 @@ def word(point: Point, since: float) -> str:
 def verdict(word: str, seen: Seen, at_work: bool) -> Verdict:
     """`leave`: its folder tells all. `wait`: a process works in it, or has only just fallen silent.
 
-    `at_work`: it was this point that the task was at when it ended. The points after it have not had their turn; one that was cancelled
-    before its turn stays missing.
+    `at_work`: it was this point that the task was at when it ended. The points after it have not
+    had their turn; one that was cancelled before its turn stays missing.
     """
     if word in ("done", "diverged", "failed"):
         return "leave"

@@ -1,4 +1,6 @@
-"""Hands points to Slurm, looks after them until none is left, and says what became of those that ended without a word."""
+"""Hands points to Slurm, looks after them until none is left, and says what became of those that
+ended without a word.
+"""
 
 from __future__ import annotations
 
@@ -103,7 +105,9 @@ class Watch:
             time.sleep(0.2)
 
     def _hand_over(self, stop: Stop) -> None:
-        """What an earlier or another launcher has in the queue is waited for; the rest is submitted."""
+        """What an earlier or another launcher has in the queue is waited for; the rest is
+        submitted.
+        """
         with submission.alone(self.root):
             self._adopt()
             try:
@@ -125,7 +129,9 @@ class Watch:
                 self.todo = {}
 
     def _free(self) -> list[Point]:
-        """What nobody works on. A run that another process has, on a cluster or not, is left to it, and taken over if it dies."""
+        """What nobody works on. A run that another process has, on a cluster or not, is left to it,
+        and taken over if it dies.
+        """
         self.todo = {run: point for run, point in self.todo.items() if not RunFolder(point.folder).finished}
         return [point for point in self.todo.values() if not holder(point.folder)]
 
@@ -203,7 +209,9 @@ class Watch:
         stop.number = None
 
     def _cancel(self) -> None:
-        """Returns when the jobs have ended, which may take as long as one round of theirs, or Slurm's patience (KillWait)."""
+        """Returns when the jobs have ended, which may take as long as one round of theirs, or
+        Slurm's patience (KillWait).
+        """
         if self.jobs:
             say(
                 f"cancelling {number_of(len(self.jobs))}, and waiting until they have written their checkpoints"
