@@ -226,7 +226,10 @@ def _collect(arguments: list[str]) -> int:
 
     from dpfl_bench.results.folder import MEASURES
 
-    told = "docs/sweeps.md has a line on each warning under the table. Runs of one name with different code or data are refused (--mixed)."
+    told = (
+        "docs/sweeps.md has a line on each warning under the table. Runs of one name with different code or"
+        " data are refused (--mixed)."
+    )
     parser = argparse.ArgumentParser(prog="dpfl-bench collect", epilog=told)
     parser.add_argument("folders", nargs="+", help="run folders, folders that hold some, or a sweep's folder")
     parser.add_argument(
@@ -304,7 +307,8 @@ def _data_files(verb: str, arguments: list[str]) -> int:
     name, *overrides = flags.overrides or [""]
     if not name or "=" in name:
         _say(
-            f"{' '.join(['data', verb, *flags.overrides[:1]])}: expected the name of a data set first (dpfl-bench data list)"
+            f"{' '.join(['data', verb, *flags.overrides[:1]])}: expected the name of a data set first"
+            " (dpfl-bench data list)"
         )
         return 2
     composed = compose.composed([f"dataset={name}", *overrides], flags.config_dir, flags.config_name)

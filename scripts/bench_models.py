@@ -70,7 +70,10 @@ def measured(name: str, unit: str, root: Path) -> dict[str, float]:
 def row(case: Case, root: Path) -> str:
     found = [measured(case.name, unit, root) for unit in UNITS]
     cells = [f"{unit['seconds']:.3f}, {unit['peak']:.0f}" for unit in found]
-    return f"| `{case.model}` | {case.dataset} | {case.clients} | {found[0]['parameters']:,} | {case.lot} | {' | '.join(cells)} |"
+    return (
+        f"| `{case.model}` | {case.dataset} | {case.clients} | {found[0]['parameters']:,} | {case.lot} |"
+        f" {' | '.join(cells)} |"
+    )
 
 
 def main(names: list[str], samples: Path) -> None:

@@ -196,8 +196,8 @@ def test_only_rng_makes_random_numbers(module: str) -> None:
 def test_the_reader_of_imports() -> None:
     """What it must see and what it must not."""
     source = (
-        "import a.b\nfrom c import d\nif TYPE_CHECKING:\n    import t\nelse:\n    import e\n"
-        "class K:\n    def f(self):\n        import lazy\ntry:\n    import g\nexcept ImportError:\n    import h\n"
+        "import a.b\nfrom c import d\nif TYPE_CHECKING:\n    import t\nelse:\n    import e\nclass K:\n    def"
+        " f(self):\n        import lazy\ntry:\n    import g\nexcept ImportError:\n    import h\n"
     )
     tree = ast.parse(source)
     assert set(imports(tree)) == {"a.b", "c.d", "t", "e", "lazy", "g", "h"}

@@ -107,7 +107,8 @@ def _contents(dataset: Mapping[str, Any], raw: Records, before: object) -> Conte
     found = contents.of_files(dataset)
     if found is None or (before is not None and before != contents.stamps(dataset)):
         raise DataError(
-            f"{raw.source}: its files changed while they were read; expected them to stay as they are; start the run again"
+            f"{raw.source}: its files changed while they were read; expected them to stay as they are; start"
+            " the run again"
         )
     return found
 
@@ -117,7 +118,8 @@ def _check_declared(dataset: Mapping[str, Any], records: Records) -> None:
     for key, found in (("shape", list(records.train_x.shape[1:])), ("classes", records.classes)):
         if dataset[key] is not None and dataset[key] != found:
             raise ConfigError(
-                f"dataset.{key}={dataset[key]}: the records of {records.source} have {found}; correct the YAML file, or replace the data"
+                f"dataset.{key}={dataset[key]}: the records of {records.source} have {found}; correct the"
+                " YAML file, or replace the data"
             )
 
 
@@ -154,7 +156,8 @@ def _holders(settings: Settings, parts: list[np.ndarray], records: int) -> Holde
     name = settings.partition["name"]
     if len(parts) != settings.clients:
         raise ConfigError(
-            f"partition={name}: expected {settings.clients} clients (clients=), it dealt records to {len(parts)}"
+            f"partition={name}: expected {settings.clients} clients (clients=), it dealt records to"
+            f" {len(parts)}"
         )
     try:
         holders = Holders.of(parts, records)
@@ -162,7 +165,7 @@ def _holders(settings: Settings, parts: list[np.ndarray], records: int) -> Holde
         raise ConfigError(f"partition={name}: {error}") from None
     if holders.most > 1 and settings.overlapping is False:
         raise ConfigError(
-            f"partition={name}: it declares that no record sits in two clients, and one sits in {holders.most}; "
-            "say deals: overlapping in its YAML file, or correct it"
+            f"partition={name}: it declares that no record sits in two clients, and one sits in"
+            f" {holders.most}; say deals: overlapping in its YAML file, or correct it"
         )
     return holders

@@ -14,8 +14,9 @@ def dimension(settings: Settings) -> int:
     model, shape, classes = settings.model, settings.dataset["shape"], settings.dataset["classes"]
     if shape is None or classes is None:
         raise ConfigError(
-            f"dataset.shape=null: the noise depends on the number of parameters, which dataset={settings.dataset['name']} does not "
-            "tell before it loads; say dataset.shape=[N] and dataset.classes=K"
+            "dataset.shape=null: the noise depends on the number of parameters, which"
+            f" dataset={settings.dataset['name']} does not tell before it loads; say dataset.shape=[N] and"
+            " dataset.classes=K"
         )
     if model["_target_"] in ("dpfl_bench.problems.linear.logreg", "dpfl_bench.problems.linear.linreg"):
         bias = model["bias"] if model["bias"] is not None else classes > 2

@@ -39,7 +39,8 @@ class Holders:
             known = settings.dataset["records"]
             if known is None:
                 raise ConfigError(
-                    "dataset.records=null: expected to know how many records there are, for overlapping clients share them"
+                    "dataset.records=null: expected to know how many records there are, for overlapping"
+                    " clients share them"
                 )
             draw = rng.generator(settings.partition["seed"], "partition")
             try:
@@ -49,8 +50,8 @@ class Holders:
             return Holders.of(parts, known)
         if settings.lots == "fixed" and settings.smallest_client is None:
             raise ConfigError(
-                f"batch_size={settings.batch_size}: expected to know the records of the smallest client, for the sampling rate follows; "
-                "say records=N, or sample_rate in place of batch_size"
+                f"batch_size={settings.batch_size}: expected to know the records of the smallest client, for"
+                " the sampling rate follows; say records=N, or sample_rate in place of batch_size"
             )
         return Holders(settings.smallest_client)
 

@@ -34,7 +34,8 @@ def build_problem(settings: Settings, shape: list[int], classes: int) -> Problem
             return _closed_form(settings, made)
         if classes == 0:
             raise ConfigError(
-                f"model={settings.model['name']}: expected a classification data set, got regression (use model=linreg)"
+                f"model={settings.model['name']}: expected a classification data set, got regression (use"
+                " model=linreg)"
             )
         check_module(made, settings.private)
     except ConfigError:
@@ -60,7 +61,8 @@ def _closed_form(settings: Settings, made: Any) -> Problem:
     """A model that computes its gradients itself."""
     if settings.engine.backend not in ("auto", "closed_form"):
         raise ConfigError(
-            f"engine.backend={settings.engine.backend}: model={settings.model['name']} has closed forms; use auto"
+            f"engine.backend={settings.engine.backend}: model={settings.model['name']} has closed forms; use"
+            " auto"
         )
     return cast(Problem, made)
 
@@ -85,11 +87,13 @@ def gradient_backend(settings: Settings, module: nn.Module, where: torch.device)
     )
     if asked == "closed_form":
         raise ConfigError(
-            f"engine.backend=closed_form: expected model=logreg or linreg, got model={settings.model['name']}; use auto"
+            "engine.backend=closed_form: expected model=logreg or linreg, got"
+            f" model={settings.model['name']}; use auto"
         )
     if asked == "vmap" and not batches:
         raise ConfigError(
-            f"engine.backend=vmap: model={settings.model['name']} has recurrent layers, which vmap refuses; use auto, flat or loop"
+            f"engine.backend=vmap: model={settings.model['name']} has recurrent layers, which vmap refuses;"
+            " use auto, flat or loop"
         )
     if asked == "auto":
         return "vmap" if batches and where.type != "cpu" else "flat"

@@ -56,8 +56,8 @@ def _schedule(settings: Settings, seed: int) -> Schedule:
         steps = schedules.coin_steps(seed, settings.total_steps, settings.local_steps)
         if not steps:
             raise ConfigError(
-                f"local_steps={settings.local_steps}: the coins of seed {seed} drew no communication in {settings.total_steps} steps; "
-                "lower local_steps or take another seed"
+                f"local_steps={settings.local_steps}: the coins of seed {seed} drew no communication in"
+                f" {settings.total_steps} steps; lower local_steps or take another seed"
             )
     else:
         steps = schedules.constant_steps(settings.rounds, settings.local_steps)
@@ -142,8 +142,8 @@ class Budget:
         seen = view(self.planned, self.observer)
         if seen is None:
             raise ConfigError(
-                f"privacy.observer={self.observer}: under privacy.trust={self.settings.privacy.trust} that observer is trusted and sees "
-                "everything; expected third_party (or privacy=secagg)"
+                f"privacy.observer={self.observer}: under privacy.trust={self.settings.privacy.trust} that"
+                " observer is trusted and sees everything; expected third_party (or privacy=secagg)"
             )
         accounting.candidates(seen, self.settings.privacy.accountant)
 

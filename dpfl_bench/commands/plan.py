@@ -16,7 +16,10 @@ from dpfl_bench.problems import theory
 from dpfl_bench.results.clean import clean
 
 MOMENTS = 10  # of a run, at which the plan says what is spent
-NO_CALL = "plan calls no code of your own; say in the YAML file how many parameters the model has (parameters: N), which the noise needs"
+NO_CALL = (
+    "plan calls no code of your own; say in the YAML file how many parameters the model has (parameters: N),"
+    " which the noise needs"
+)
 FACTORS = (0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)  # of T*, for the table of B(T)
 
 
@@ -49,9 +52,11 @@ def _plan(settings: Settings, detailed: bool) -> dict[str, Any]:
         "trust": privacy.trust,
         "neighbours": privacy.neighbours,
         "observer": budget.observer,
-        "memory": privacy.remembered
-        if settings.private and remembers(settings.algo) and privacy.unit == "client"
-        else None,
+        "memory": (
+            privacy.remembered
+            if settings.private and remembers(settings.algo) and privacy.unit == "client"
+            else None
+        ),
         "accountant": budget.accountant,
         "releases": budget.rounds,
         "releases_of_worst_client": budget.planned.worst if settings.private else 0,
@@ -146,7 +151,8 @@ def _theory(settings: Settings, budget: Budget) -> dict[str, Any] | None:
     L = settings.theory.L or curvature * (dataset["gram"] + bias) + decay
     if not decay < L:
         raise ConfigError(
-            f"theory.L={L:g}: expected more than mu={decay:g} (model.l2 and weight_decay); raise it or leave it out"
+            f"theory.L={L:g}: expected more than mu={decay:g} (model.l2 and weight_decay); raise it or leave"
+            " it out"
         )
     p = theory.p_star(decay, L)
     clients, eps, delta = settings.clients, settings.eps, settings.delta
@@ -166,7 +172,8 @@ def _theory(settings: Settings, budget: Budget) -> dict[str, Any] | None:
         "psi0_from": source,
     }
     made["covers"] = (
-        "ScaffNew with every client, full gradients and no clipping; L is of the pooled data unless theory.L says otherwise"
+        "ScaffNew with every client, full gradients and no clipping; L is of the pooled data unless theory.L"
+        " says otherwise"
     )
     made["L_every_client"] = curvature * row_norm**2 + decay if row_norm else None
     if psi0 is None:
@@ -190,15 +197,18 @@ def _client_v(settings: Settings, budget: Budget) -> float:
 def text(planned: dict[str, Any]) -> str:
     """The plan for a person."""
     lines = [
-        f"{planned['algo']} on {planned['dataset']}: {planned['rounds']} rounds of {planned['local_steps']} local steps"
+        f"{planned['algo']} on {planned['dataset']}: {planned['rounds']} rounds of {planned['local_steps']}"
+        " local steps"
     ]
     if planned["eps"] == math.inf:
         return lines[0] + ", no privacy\n"
     lines += [
         f"  noise      {_noise(planned)}",
-        f"  spends     eps {planned['eps']:.6g} at delta {planned['delta']:g} towards the {planned['observer']} ({planned['accountant']}); "
-        f"the target is {planned['eps_target']:g}" + _together(planned),
-        f"  releases   {planned['releases']} rounds ({planned['releases_of_worst_client']} releases of the worst {planned['unit']})"
+        f"  spends     eps {planned['eps']:.6g} at delta {planned['delta']:g} towards the"
+        f" {planned['observer']} ({planned['accountant']}); the target is {planned['eps_target']:g}"
+        + _together(planned),
+        f"  releases   {planned['releases']} rounds ({planned['releases_of_worst_client']} releases of the"
+        f" worst {planned['unit']})"
         + (
             ""
             if planned["max_rounds"] is None
@@ -228,8 +238,9 @@ def _together(planned: dict[str, Any]) -> str:
 
 
 _UNKNOWN = (
-    "  overlapping: not known before the data are dealt. These numbers hold if no record sits in two clients (deals: disjoint in the\n"
-    "             partition's YAML file says so, and a run checks it). Else a run counts all holders of a record, and spends more"
+    "  overlapping: not known before the data are dealt. These numbers hold if no record sits in two clients"
+    " (deals: disjoint in the\n             partition's YAML file says so, and a run checks it). Else a run"
+    " counts all holders of a record, and spends more"
 )
 
 
@@ -237,13 +248,14 @@ def _noise(planned: dict[str, Any]) -> str:
     if planned["privunit"] is not None:
         made = planned["privunit"]
         return (
-            f"PrivUnit, eps0 {made['eps0']:.6g}, eps1 {made['eps1']:.6g}, eps2 {made['eps2']:.6g}: one message is "
-            f"{made['release_eps']:.6g}-DP (C {planned['clip']}, local)"
+            f"PrivUnit, eps0 {made['eps0']:.6g}, eps1 {made['eps1']:.6g}, eps2 {made['eps2']:.6g}: one"
+            f" message is {made['release_eps']:.6g}-DP (C {planned['clip']}, local)"
         )
     std = "following C" if planned["noise_std"] is None else f"{planned['noise_std']:.6g}"
     return (
-        f"multiplier {planned['noise_multiplier']:.6g}, standard deviation {std} "
-        f"(C {planned['clip']}, sensitivity {planned['sensitivity']}, {planned['unit']}, {planned['trust']}, {planned['neighbours']})"
+        f"multiplier {planned['noise_multiplier']:.6g}, standard deviation {std} (C {planned['clip']},"
+        f" sensitivity {planned['sensitivity']}, {planned['unit']}, {planned['trust']},"
+        f" {planned['neighbours']})"
     )
 
 
@@ -266,15 +278,16 @@ def _theory_lines(made: dict[str, Any] | None) -> list[str]:
     if made is None:
         return []
     lines = [
-        f"  theory     mu {made['mu']:g}, L {made['L']:.6g}: p* {made['p_star']:.6g}, so {made['local_steps_star']:.3g} local steps; "
-        f"v {made['v']:.6g} for one client's noise"
+        f"  theory     mu {made['mu']:g}, L {made['L']:.6g}: p* {made['p_star']:.6g}, so"
+        f" {made['local_steps_star']:.3g} local steps; v {made['v']:.6g} for one client's noise"
     ]
     if made["T_star"] is None:
         return [*lines, "             T* needs theory.psi0"]
     lines.append(f"             covers {made['covers']}")
     none = " (the budget buys nothing)" if made["T_star"] == 0 else ""
     lines.append(
-        f"             T* {made['T_star']:.6g}{none}, {made['rounds_star']:.4g} rounds; psi_0 {made['psi0']:.4g} ({made['psi0_from']})"
+        f"             T* {made['T_star']:.6g}{none}, {made['rounds_star']:.4g} rounds; psi_0"
+        f" {made['psi0']:.4g} ({made['psi0_from']})"
     )
     return [
         *lines,

@@ -31,8 +31,11 @@ NOT_NUMBERS = {"seconds", "origin", "source", "run_id", "point_id", "results_ver
 def command(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(
         prog="dpfl-bench replay",
-        description="Runs a run folder's question again, from its .hydra/config.yaml alone, into other outputs; the folder is only read. "
-        "Relative paths are those of the working directory that it was run in, where that is still there.",
+        description=(
+            "Runs a run folder's question again, from its .hydra/config.yaml alone, into other outputs; the"
+            " folder is only read. Relative paths are those of the working directory that it was run in,"
+            " where that is still there."
+        ),
     )
     parser.add_argument("folder", metavar="RUN_FOLDER", help="outputs/runs/ID, or wherever it was moved to")
     parser.add_argument(
@@ -76,7 +79,8 @@ def _result(first: RunFolder) -> dict[str, Any]:
         found = None
     if not found or found.get("status") not in FINISHED:
         raise ConfigError(
-            f"{first.path}: expected a finished run to compare with, found no result; leave --check out, or finish it first"
+            f"{first.path}: expected a finished run to compare with, found no result; leave --check out, or"
+            " finish it first"
         )
     return found
 
@@ -88,7 +92,8 @@ def _composed(first: RunFolder, outputs: str) -> Composed:
     where = first.path / ".hydra"
     if not (where / "config.yaml").is_file():
         raise ConfigError(
-            f"{first.path}: expected a run folder, with .hydra/config.yaml; say dpfl-bench replay outputs/runs/ID"
+            f"{first.path}: expected a run folder, with .hydra/config.yaml; say dpfl-bench replay"
+            " outputs/runs/ID"
         )
     made = compose.composed((), str(where), "config")
     try:
@@ -123,7 +128,8 @@ def _say_other_id(first: RunFolder, made: Settings) -> None:
         return
     if named != made.run_id:
         say(
-            f"{first.path}: run {named} is run {made.run_id} to this version of dpfl-bench, whose numbers may be others"
+            f"{first.path}: run {named} is run {made.run_id} to this version of dpfl-bench, whose numbers may"
+            " be others"
         )
 
 
@@ -143,7 +149,8 @@ def _told(first: RunFolder, second: RunFolder, known: dict[str, Any], anew: dict
     if not found:
         rows = second.metrics.path.read_bytes().count(b"\n") - 1
         say(
-            f"every number is the same: {rows} rows of metrics.csv to the last byte, result.json, privacy.json"
+            f"every number is the same: {rows} rows of metrics.csv to the last byte, result.json,"
+            " privacy.json"
         )
     return int(bool(found))
 
@@ -194,7 +201,10 @@ def _first_other(
     for number, (row, other) in enumerate(zip(rows, other_rows, strict=False), start=1):
         for name, was, now in zip(head, row, other, strict=False):
             if was != now:
-                return f"metrics.csv, row {number} ({','.join(row[:2])}), {name}: was {was or 'blank'}, now {now or 'blank'}"
+                return (
+                    f"metrics.csv, row {number} ({','.join(row[:2])}), {name}: was {was or 'blank'}, now"
+                    f" {now or 'blank'}"
+                )
     return f"metrics.csv: had {len(rows)} rows, now {len(other_rows)}, or ends otherwise"
 
 

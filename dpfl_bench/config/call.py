@@ -24,7 +24,8 @@ def call(node: Mapping[str, Any], group: str, **given: Any) -> Any:
     missing = [n for n, p in wanted.items() if n not in offered and p.default is inspect.Parameter.empty]
     if missing:
         raise ConfigError(
-            f"{group}.{missing[0]}: expected a value, for {node['_target_']} needs it; add it to the YAML file"
+            f"{group}.{missing[0]}: expected a value, for {node['_target_']} needs it; add it to the YAML"
+            " file"
         )
     hints = _hints(function)
     typed = {

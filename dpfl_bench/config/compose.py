@@ -103,13 +103,15 @@ class Composer:
                     "hydra.sweeper.params"
                 ):  # null in Hydra, whose own attempt to set it fails
                     raise ConfigError(
-                        f"{override.input_line}: expected in a config file (-cn); here, say what is swept by itself (eps=1,2)"
+                        f"{override.input_line}: expected in a config file (-cn); here, say what is swept by"
+                        " itself (eps=1,2)"
                     )
             hydra = self._master(parsed).hydra
             sweeper = _plain(OmegaConf, hydra.sweeper)
             if sweeper.pop("_target_") != f"{BasicSweeper.__module__}.BasicSweeper":
                 raise ConfigError(
-                    "hydra/sweeper: expected basic; say what is swept on the command line or in hydra.sweeper.params"
+                    "hydra/sweeper: expected basic; say what is swept on the command line or in"
+                    " hydra.sweeper.params"
                 )
             params = [f"{key}={value}" for key, value in (sweeper["params"] or {}).items()]
             task = [o.input_line for o in parsed if not o.is_hydra_override()]
@@ -118,7 +120,8 @@ class Composer:
             (jobs,) = BasicSweeper.split_arguments(swept, max_batch_size=None)
             if not jobs:
                 raise ConfigError(
-                    f"{' '.join([*params, *task])}: expected something to sweep, a glob() or range() among them is empty"
+                    f"{' '.join([*params, *task])}: expected something to sweep, a glob() or range() among"
+                    " them is empty"
                 )
             return Expanded([(*ours, *job) for job in jobs], _plain(OmegaConf, hydra.launcher))
 
@@ -296,7 +299,8 @@ def _loader(config_dir: str | None) -> Any:
     if config_dir is not None:
         if not Path(config_dir).is_dir():
             raise ConfigError(
-                f"-cd {config_dir}: expected a folder with configs, there is none of that name; correct the path"
+                f"-cd {config_dir}: expected a folder with configs, there is none of that name; correct the"
+                " path"
             )
         path.prepend("user", f"file://{Path(config_dir).absolute()}", "main")
     version.setbase("1.3")

@@ -87,7 +87,8 @@ def _check_dataset(made: Settings) -> None:
         raise ConfigError(f"dataset.split={split}: expected global or client")
     if split == "client" and not fraction > 0:
         raise ConfigError(
-            f"dataset.split=client: expected dataset.test_fraction > 0, of each client's records; found {fraction:g}"
+            "dataset.split=client: expected dataset.test_fraction > 0, of each client's records; found"
+            f" {fraction:g}"
         )
     if dataset.get("task", "classify") not in _NEAREST.keys() - {"regress"}:
         raise ConfigError(f"dataset.task={dataset['task']}: expected classify, next_token or segment")
@@ -116,11 +117,13 @@ def _check_partition(made: Settings) -> None:
     by_client = dataset.get("split") == "client"
     if partition.get("deals", "disjoint") not in ("disjoint", "overlapping"):
         raise ConfigError(
-            f"partition.deals={partition['deals']}: expected disjoint or overlapping, or leave it out if it is not known"
+            f"partition.deals={partition['deals']}: expected disjoint or overlapping, or leave it out if it"
+            " is not known"
         )
     if by_client and made.overlapping:
         raise ConfigError(
-            f"dataset.split=client, partition={partition['name']}: one client's test records may train another; use partition=iid"
+            f"dataset.split=client, partition={partition['name']}: one client's test records may train"
+            " another; use partition=iid"
         )
     kind = made.dealing
     if kind is None:
@@ -171,7 +174,10 @@ def _smallest(records: int, clients: int, shards_per_client: int, seed: int) -> 
 
 
 def lot_too_large(size: int, smallest: int) -> str:
-    return f"batch_size={size}: expected at most the smallest client's records, {smallest}; lower it, or use fewer clients"
+    return (
+        f"batch_size={size}: expected at most the smallest client's records, {smallest}; lower it, or use"
+        " fewer clients"
+    )
 
 
 def _check_model(made: Settings) -> None:
@@ -182,8 +188,8 @@ def _check_model(made: Settings) -> None:
     if dataset["shape"] is not None and needs.get("axes") not in (None, len(dataset["shape"])):
         use = "lstm" if _held(made).get("tokens") else {3: "cnn"}.get(len(dataset["shape"]), "mlp or logreg")
         raise ConfigError(
-            f"model={made.model['name']}: expected records with {_axes(needs['axes'])}, dataset={dataset['name']} has "
-            f"dataset.shape={dataset['shape']}; use model={use}"
+            f"model={made.model['name']}: expected records with {_axes(needs['axes'])},"
+            f" dataset={dataset['name']} has dataset.shape={dataset['shape']}; use model={use}"
         )
     if made.model["_target_"] in (_CNN, _VGG):
         _check_convolutions(made)
@@ -194,8 +200,8 @@ def _check_convolutions(made: Settings) -> None:
     model, shape = made.model, made.dataset["shape"]
     if made.private and model.get("norm") == "batch":
         raise ConfigError(
-            f"model.norm=batch: no clipping bounds BatchNorm's batch statistics, and eps={made.eps:g} is finite; "
-            "use model.norm=group or eps=inf"
+            f"model.norm=batch: no clipping bounds BatchNorm's batch statistics, and eps={made.eps:g} is"
+            " finite; use model.norm=group or eps=inf"
         )
     given: dict[str, Any] = {"kernel": VGG_KERNEL} if model["_target_"] == _VGG else {}
     given |= {key: model[key] for key in _OF_MAPS if key in model}
@@ -208,8 +214,8 @@ def check_task(made: Settings, tasks: Collection[str]) -> None:
     asked = task(made.dataset)
     if asked is not None and asked not in tasks:
         raise ConfigError(
-            f"model={made.model['name']}: expected a data set for {' or '.join(tasks)}, dataset={made.dataset['name']} is for {asked}; "
-            f"use model={_NEAREST[asked]}"
+            f"model={made.model['name']}: expected a data set for {' or '.join(tasks)},"
+            f" dataset={made.dataset['name']} is for {asked}; use model={_NEAREST[asked]}"
         )
 
 
@@ -217,7 +223,10 @@ def _check_tokens(made: Settings, wanted: bool | None) -> None:
     held = _held(made).get("tokens")
     if wanted is None or held is None or wanted == held:
         return
-    names = f"model={made.model['name']}: expected records of {'tokens' if wanted else 'numbers'}, dataset={made.dataset['name']} holds"
+    names = (
+        f"model={made.model['name']}: expected records of {'tokens' if wanted else 'numbers'},"
+        f" dataset={made.dataset['name']} holds"
+    )
     raise ConfigError(f"{names} {'tokens; use model=lstm' if held else 'numbers; use model=mlp or logreg'}")
 
 

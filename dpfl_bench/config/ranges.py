@@ -28,7 +28,8 @@ SETTINGS = {
     "checkpoint_every": COUNT,
     "privacy.clip": Range(
         lambda v: v == "median" or LEAST_CLIP <= v <= LARGEST_CLIP,
-        f"a number >= {LEAST_CLIP:g} and <= {LARGEST_CLIP:g} (there is no privacy without a bound; eps=inf drops both)",
+        f"a number >= {LEAST_CLIP:g} and <= {LARGEST_CLIP:g} (there is no privacy without a bound; eps=inf"
+        " drops both)",
     ),
     "privacy.quantile": Range(lambda v: 0 < v < 1, "a number > 0 and < 1 (0.5: the median)"),
     "privacy.colluding": Range(lambda v: v >= 0, "a whole number >= 0"),

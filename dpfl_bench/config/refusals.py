@@ -44,8 +44,8 @@ def _check_memory(made: Settings) -> None:
         return
     if made.sampling == "poisson":
         raise ConfigError(
-            f"client_sampling=poisson: algo={name} needs control variates that sum to 0, and dividing by the expected cohort size "
-            "breaks that; use client_sampling=fixed"
+            f"client_sampling=poisson: algo={name} needs control variates that sum to 0, and dividing by the"
+            " expected cohort size breaks that; use client_sampling=fixed"
         )
     if (
         made.private
@@ -54,8 +54,9 @@ def _check_memory(made: Settings) -> None:
         and privacy.memory != "own_update"
     ):
         raise ConfigError(
-            f"privacy.trust=central: algo={name} needs control variates that sum to 0, and with noise added once at a trusted server "
-            "their sum is a random walk of that noise; use privacy=secagg, or say privacy.memory=own_update to run the drifting form"
+            f"privacy.trust=central: algo={name} needs control variates that sum to 0, and with noise added"
+            " once at a trusted server their sum is a random walk of that noise; use privacy=secagg, or say"
+            " privacy.memory=own_update to run the drifting form"
         )
 
 
@@ -71,7 +72,8 @@ def _check_warm_rounds(made: Settings) -> None:
     if not 0 <= warm < made.rounds:
         why = "" if given is not None else " (null: 1 if every client takes part, else 4 / their share)"
         raise ConfigError(
-            f"algo.warm_rounds={warm}{why}: expected at least 0 and fewer than rounds={made.rounds}, or the model never moves"
+            f"algo.warm_rounds={warm}{why}: expected at least 0 and fewer than rounds={made.rounds}, or the"
+            " model never moves"
         )
 
 
@@ -80,7 +82,8 @@ def _check_noise(made: Settings) -> None:
     algo, privacy = made.algo, made.privacy
     if not algo["private"]:
         raise ConfigError(
-            f"eps={made.eps:g}: algo={algo['name']} is the one without privacy; use algo=dp_{algo['name']} or eps=inf"
+            f"eps={made.eps:g}: algo={algo['name']} is the one without privacy; use algo=dp_{algo['name']} or"
+            " eps=inf"
         )
     epsilons = {f"eps{k}": value for k, value in enumerate((privacy.eps0, privacy.eps1, privacy.eps2))}
     gaussian = privacy.mechanism == "gaussian"
@@ -107,7 +110,8 @@ def _check_noise(made: Settings) -> None:
             )
     if privacy.calibration == "formula" and not (gaussian and privacy.unit == "client"):
         raise ConfigError(
-            "privacy.calibration=formula: the formula is for Gaussian noise on a client's update; use exact or fixed"
+            "privacy.calibration=formula: the formula is for Gaussian noise on a client's update; use exact"
+            " or fixed"
         )
 
 
@@ -137,23 +141,24 @@ def _check_lots_of_records(made: Settings) -> None:
     privacy, name = made.privacy, made.algo["name"]
     if privacy.trust == "central":
         raise ConfigError(
-            "privacy.trust=central: at privacy.unit=record each client adds its noise to its own gradients, so there is nothing left "
-            "for a trusted server to add; use privacy=record"
+            "privacy.trust=central: at privacy.unit=record each client adds its noise to its own gradients,"
+            " so there is nothing left for a trusted server to add; use privacy=record"
         )
     if made.lots == "poisson" and privacy.neighbours == "replace_one":
         raise ConfigError(
-            f"privacy.neighbours=replace_one: Poisson lots (sample_rate={made.sample_rate:g}) are accounted for under add_remove_one; "
-            "say that, or use batch_size"
+            f"privacy.neighbours=replace_one: Poisson lots (sample_rate={made.sample_rate:g}) are accounted"
+            " for under add_remove_one; say that, or use batch_size"
         )
     if made.lots == "fixed" and privacy.neighbours == "add_remove_one":
         raise ConfigError(
-            f"privacy.neighbours=add_remove_one: lots of fixed size (batch_size={made.batch_size}) are accounted for under replace_one; "
-            "say that, or use sample_rate"
+            f"privacy.neighbours=add_remove_one: lots of fixed size (batch_size={made.batch_size}) are"
+            " accounted for under replace_one; say that, or use sample_rate"
         )
     if uses_norms(made.algo) and not naive(made.algo):
         raise ConfigError(
-            f"privacy.unit=record: algo={name} subtracts the noise's share of the updates' norms, and after local steps on noised "
-            "gradients that share is unknown; say algo.naive=true for the biased step, or privacy.unit=client"
+            f"privacy.unit=record: algo={name} subtracts the noise's share of the updates' norms, and after"
+            " local steps on noised gradients that share is unknown; say algo.naive=true for the biased"
+            " step, or privacy.unit=client"
         )
 
 
@@ -161,17 +166,18 @@ def _check_clients(made: Settings) -> None:
     privacy = made.privacy
     if privacy.mechanism == "privunit" and privacy.noise != "gaussian":
         raise ConfigError(
-            f"privacy.noise={privacy.noise}: unused, privacy.mechanism=privunit has no noise of its own; leave it out"
+            f"privacy.noise={privacy.noise}: unused, privacy.mechanism=privunit has no noise of its own;"
+            " leave it out"
         )
     if privacy.mechanism == "privunit" and privacy.quantile is not None:
         raise ConfigError(
-            f"privacy.quantile={privacy.quantile:g}: its bits carry Gaussian noise, which is not accounted for beside the pure "
-            "privacy of privacy.mechanism=privunit; leave it out, or say gaussian"
+            f"privacy.quantile={privacy.quantile:g}: its bits carry Gaussian noise, which is not accounted"
+            " for beside the pure privacy of privacy.mechanism=privunit; leave it out, or say gaussian"
         )
     if privacy.mechanism == "privunit" and privacy.trust != "local":
         raise ConfigError(
-            f"privacy.trust={privacy.trust}: privacy.mechanism=privunit randomises each client's own message, and no share of it adds up "
-            "to less noise on a sum; use privacy=local"
+            f"privacy.trust={privacy.trust}: privacy.mechanism=privunit randomises each client's own message,"
+            " and no share of it adds up to less noise on a sum; use privacy=local"
         )
     if privacy.colluding and privacy.trust != "secagg":
         why = (
@@ -184,8 +190,8 @@ def _check_clients(made: Settings) -> None:
         )
     if privacy.colluding >= made.sampled_clients > 0 and privacy.colluding:
         raise ConfigError(
-            f"privacy.colluding={privacy.colluding}: expected fewer than a cohort's {made.sampled_clients} clients, for somebody's share "
-            "of the noise has to stay secret; use privacy=local"
+            f"privacy.colluding={privacy.colluding}: expected fewer than a cohort's {made.sampled_clients}"
+            " clients, for somebody's share of the noise has to stay secret; use privacy=local"
         )
 
 
@@ -196,11 +202,13 @@ def _check_clip(made: Settings) -> None:
         return
     if privacy.quantile is not None:
         raise ConfigError(
-            f"privacy.quantile={privacy.quantile:g}: expected privacy.clip to be the number it starts from, got median"
+            f"privacy.quantile={privacy.quantile:g}: expected privacy.clip to be the number it starts from,"
+            " got median"
         )
     if privacy.unit == "record" and made.lots == "poisson":
         raise ConfigError(
-            f"privacy.clip=median: a Poisson lot (sample_rate={made.sample_rate:g}) may be empty; use batch_size or a number"
+            f"privacy.clip=median: a Poisson lot (sample_rate={made.sample_rate:g}) may be empty; use"
+            " batch_size or a number"
         )
 
 
@@ -210,11 +218,11 @@ def _check_norms(made: Settings) -> None:
     sums = privacy.trust != "local"
     if uses_norms(made.algo) and naive(made.algo) and sums:
         raise ConfigError(
-            f"algo.naive=true: under privacy.trust={privacy.trust} the server has no single messages whose norms it could take; "
-            "use privacy=local, or algo.naive=false"
+            f"algo.naive=true: under privacy.trust={privacy.trust} the server has no single messages whose"
+            " norms it could take; use privacy=local, or algo.naive=false"
         )
     if privacy.norm_noise is not None and not (uses_norms(made.algo) and sums):
         raise ConfigError(
-            f"privacy.norm_noise={privacy.norm_noise:g}: unused, algo={name} under privacy.trust={privacy.trust} releases no sum of "
-            "squared norms; leave it out"
+            f"privacy.norm_noise={privacy.norm_noise:g}: unused, algo={name} under"
+            f" privacy.trust={privacy.trust} releases no sum of squared norms; leave it out"
         )

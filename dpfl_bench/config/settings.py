@@ -235,20 +235,24 @@ def _of_the_data(dataset: dict[str, Any]) -> list[str]:
     found = []
     if dataset.get("standardise") == "data":
         found.append(
-            "dataset.standardise=data: mean and deviation of each feature are those of the training records, without noise"
+            "dataset.standardise=data: mean and deviation of each feature are those of the training records,"
+            " without noise"
         )
     if dataset.get("transform") == "pca":
         found.append(
-            "dataset.transform=pca: the mean and the directions of PCA are those of the training records, without noise"
+            "dataset.transform=pca: the mean and the directions of PCA are those of the training records,"
+            " without noise"
         )
     if dataset["_target_"] == "dpfl_bench.data.reddit.load" and dataset.get("vocabulary_from") != "public":
         found.append(
-            "dataset.vocabulary_from=data: the vocabulary is made of the training posts, whose words were counted without noise"
+            "dataset.vocabulary_from=data: the vocabulary is made of the training posts, whose words were"
+            " counted without noise"
         )
     for key, told in (("shape", "how many features there are"), ("classes", "which labels there are")):
         if dataset[key] is None:
             found.append(
-                f"dataset.{key}=null: {told} is read off the records, and the model's size follows; where it is public, say it"
+                f"dataset.{key}=null: {told} is read off the records, and the model's size follows; where it"
+                " is public, say it"
             )
     return found
 
@@ -283,7 +287,10 @@ UNTOLD = {
 # The same of a group's keys, for the loaders and models of this package alone: what a user's own
 # does with a key of that name is not known
 UNTOLD_OF_DATASET = {
-    "root": "where the files lie; the run keeps a hash of what they hold (origin.json), which is compared before it is taken",
+    "root": (
+        "where the files lie; the run keeps a hash of what they hold (origin.json), which is compared before"
+        " it is taken"
+    ),
     "url": "where the files come from; the same hash",
     "download": "whether missing files are fetched; the same hash",
     "lr": "a suggestion; the run's own lr is in the id",

@@ -57,7 +57,8 @@ def remembers(algo: Mapping[str, Any]) -> bool:
     found = target(algo)
     if not hasattr(found, "remembers"):
         raise ConfigError(
-            f"_target_={algo['_target_']}: expected an algorithm's class, which says whether its clients remember"
+            f"_target_={algo['_target_']}: expected an algorithm's class, which says whether its clients"
+            " remember"
         )
     return bool(found.remembers)
 
@@ -85,7 +86,8 @@ def target(node: Mapping[str, Any]) -> Any:
     module, _, name = path.rpartition(".")
     if module.partition(".")[0] in sys.stdlib_module_names:  # os.system and its like
         raise ConfigError(
-            f"_target_={path}: expected a function or class of dpfl_bench or of your own, not one of Python's library"
+            f"_target_={path}: expected a function or class of dpfl_bench or of your own, not one of Python's"
+            " library"
         )
     try:
         return getattr(import_module(module), name)

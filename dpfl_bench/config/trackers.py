@@ -21,5 +21,6 @@ def check(names: Any) -> None:
         spec = find_spec(name)
         if spec is None or spec.origin is None:  # a folder of that name is not the package
             raise ConfigError(
-                f"trackers={names}: expected the package {name}, there is none; pip install 'dpfl-bench[{name}]'"
+                f"trackers={names}: expected the package {name}, there is none; pip install"
+                f" 'dpfl-bench[{name}]'"
             )

@@ -88,7 +88,8 @@ def _check_choices(config: Mapping[str, Any]) -> None:
         if not (isinstance(name, str) and NAME.fullmatch(name)):
             told = " ".join(str(name).split())
             raise ConfigError(
-                f"{group}.name={told}: expected letters, digits, _ - . and +, the first a letter, a digit or _"
+                f"{group}.name={told}: expected letters, digits, _ - . and +, the first a letter, a digit"
+                " or _"
             )
 
 
@@ -97,7 +98,8 @@ def _check_names(prefix: str, given: Mapping[str, Any], names: Collection[str]) 
     for name in names:
         if name not in given:
             raise ConfigError(
-                f"{prefix}{name}: expected a value, the key is missing; dpfl-bench run --cfg job shows the default"
+                f"{prefix}{name}: expected a value, the key is missing; dpfl-bench run --cfg job shows the"
+                " default"
             )
     for name, value in given.items():
         if name not in names:
@@ -252,7 +254,8 @@ def _steps_per_epoch(name: str, config: Mapping[str, Any]) -> int:
         records = equal_share(config["dataset"]["records"], config["partition"], max(1, clients))
     if records is None:
         raise ConfigError(
-            f"{name}={config[name]}: expected to know a client's records; say records=N, or sample_rate in place of batch_size"
+            f"{name}={config[name]}: expected to know a client's records; say records=N, or sample_rate in"
+            " place of batch_size"
         )
     return max(1, -(-records // max(1, size)))
 
@@ -287,5 +290,6 @@ def _check_ranges(made: Settings) -> None:
         raise ConfigError(f"model.l2={made.model['l2']:g}: expected a number >= 0")
     if made.sampled_clients > made.clients:
         raise ConfigError(
-            f"sampled_clients={made.sampled_clients}: expected at most clients={made.clients}; lower it or leave it out for all"
+            f"sampled_clients={made.sampled_clients}: expected at most clients={made.clients}; lower it or"
+            " leave it out for all"
         )

@@ -87,7 +87,10 @@ def _column(values: np.ndarray) -> str:
     if not isinstance(values, np.ndarray) or values.dtype.hasobject:
         return "no numbers"  # which a run refuses
     content = np.ascontiguousarray(values)
-    return f"{len(content)} rows {_hex(f'{content.shape} {content.dtype.str}'.encode(), content.reshape(-1).view(np.uint8).data)}"
+    return (
+        f"{len(content)} rows"
+        f" {_hex(f'{content.shape} {content.dtype.str}'.encode(), content.reshape(-1).view(np.uint8).data)}"
+    )
 
 
 def _hex(*content: Any) -> str:

@@ -82,13 +82,20 @@ def text(shown: Mapping[str, Any]) -> str:
     sizes, first = shown["sizes"], ", ".join(map(str, shown["first_sizes"]))
     whole = shown["subset"] or ("whole" if shown["whole"] else "how many the whole set has is not known")
     lines = [
-        f"{shown['dataset']} ({whole}): {shown['training']} training and {shown['test']} test records; {shown['source']}",
+        (
+            f"{shown['dataset']} ({whole}): {shown['training']} training and {shown['test']} test records;"
+            f" {shown['source']}"
+        ),
         f"partition {_way(shown)}: {shown['clients']} clients, hash {shown['hash']}",
-        f"records per client: min {sizes['min']}, median {sizes['median']:g}, max {sizes['max']}; the first: {first}",
+        (
+            f"records per client: min {sizes['min']}, median {sizes['median']:g}, max {sizes['max']}; the"
+            f" first: {first}"
+        ),
     ]
     if not shown["dealt"] == shown["distinct"] == shown["training"]:
         lines.append(
-            f"{shown['distinct']} of the {shown['training']} training records are held by a client, {shown['dealt']} in all hands"
+            f"{shown['distinct']} of the {shown['training']} training records are held by a client,"
+            f" {shown['dealt']} in all hands"
         )
     if shown["first_labels"] is not None:
         lines += ["labels of the first clients:", *_histograms(shown["first_labels"], shown["classes"])]

@@ -67,13 +67,15 @@ def transformed_shape(
     if transform == "scatternet":
         if not image or min(given[1:]) < 4:
             raise DataError(
-                f"dataset.transform=scatternet: expected images of at least 4x4, found records of shape {given}"
+                "dataset.transform=scatternet: expected images of at least 4x4, found records of shape"
+                f" {given}"
             )
         return [81 * given[0], given[1] // 4, given[2] // 4]
     if transform == "resnet18":
         if not image or given[0] != 3:
             raise DataError(
-                f"dataset.transform=resnet18: expected images of three colours, found records of shape {given}"
+                "dataset.transform=resnet18: expected images of three colours, found records of shape"
+                f" {given}"
             )
         return [512]
     raise DataError(f"dataset.transform={transform}: expected null, pca, scatternet or resnet18")
@@ -82,7 +84,8 @@ def transformed_shape(
 def _dimensions(shape: Sequence[int] | None, dimensions: int | None) -> int:
     if dimensions is None:
         raise DataError(
-            "dataset.transform=pca: expected dataset.dimensions; add `dimensions: N` to the data set's YAML file"
+            "dataset.transform=pca: expected dataset.dimensions; add `dimensions: N` to the data set's YAML"
+            " file"
         )
     if shape is not None and len(shape) not in (1, 3):
         raise DataError(
@@ -91,7 +94,8 @@ def _dimensions(shape: Sequence[int] | None, dimensions: int | None) -> int:
     most = _LARGEST_PCA if shape is None else math.prod(shape)
     if most > _LARGEST_PCA:
         raise DataError(
-            f"dataset.transform=pca: expected at most {_LARGEST_PCA} features, found {most}; choose another data set"
+            f"dataset.transform=pca: expected at most {_LARGEST_PCA} features, found {most}; choose another"
+            " data set"
         )
     if not 1 <= dimensions <= most:
         raise DataError(f"dataset.dimensions={dimensions}: expected 1 to {most}, the number of features")
@@ -106,7 +110,8 @@ def extracted(raw: Records, transform: str | None, weights: str | None) -> Recor
         return raw
     if raw.train_x.dtype != np.uint8:
         raise DataError(
-            f"dataset.transform={transform}: expected uint8 images, {raw.source} holds {raw.train_x.dtype} numbers"
+            f"dataset.transform={transform}: expected uint8 images, {raw.source} holds {raw.train_x.dtype}"
+            " numbers"
         )
     shape = transformed_shape(raw.train_x.shape[1:], transform, None) or []
     told: dict[str, Any]
@@ -196,7 +201,8 @@ def _penultimate(network: nn.Module, images: np.ndarray) -> Iterator[np.ndarray]
             found: np.ndarray = network((resized - mean) / deviation).numpy()
             if not np.isfinite(found).all():
                 raise DataError(
-                    "dataset.transform=resnet18: the weights give features that are not finite: choose other dataset.weights"
+                    "dataset.transform=resnet18: the weights give features that are not finite: choose other"
+                    " dataset.weights"
                 )
             yield found
 
@@ -235,7 +241,8 @@ def _state(weights: str | None) -> tuple[str, Any]:
             return weights, torch.load(Path(weights).expanduser(), map_location="cpu", weights_only=True)
         except _UNREADABLE as error:
             raise DataError(
-                f"dataset.weights={weights}: cannot read it ({_line(error)}): expected a state_dict of resnet18"
+                f"dataset.weights={weights}: cannot read it ({_line(error)}): expected a state_dict of"
+                " resnet18"
             ) from error
     published = import_torchvision().models.ResNet18_Weights.IMAGENET1K_V1
     file = Path(torch.hub.get_dir(), "checkpoints", published.url.rpartition("/")[2])

@@ -31,9 +31,10 @@ PERCENTILES = (1, 99)
 Normalise = Literal["zscore", "histogram"]
 HOSPITALS = ("Guys", "HH", "IOP")
 _STEPS = (
-    "download 'IXI Sample Dataset' from https://data.mendeley.com/datasets/7kd5wj7v7p (after agreeing to its licence, CC BY-SA 3.0), "
-    "unzip it and put its folder there, so that each subject is IXI_sample/IXI<number>-<Guys, HH or IOP>-<number> with "
-    "T1/*.nii.gz and label/*.nii.gz; or set dataset.root or DPFL_DATA_DIR to where IXI/IXI_sample is"
+    "download 'IXI Sample Dataset' from https://data.mendeley.com/datasets/7kd5wj7v7p (after agreeing to its"
+    " licence, CC BY-SA 3.0), unzip it and put its folder there, so that each subject is"
+    " IXI_sample/IXI<number>-<Guys, HH or IOP>-<number> with T1/*.nii.gz and label/*.nii.gz; or set"
+    " dataset.root or DPFL_DATA_DIR to where IXI/IXI_sample is"
 )
 
 
@@ -61,7 +62,8 @@ def preprocess(image: Path, mask: Path, normalise: Normalise) -> tuple[np.ndarra
     (volume, where), (brain, brain_where) = _read(image), _read(mask)
     if volume.shape != brain.shape:
         raise DataError(
-            f"{mask}: a mask of {brain.shape} voxels for a volume of {volume.shape}: replace one of the two files"
+            f"{mask}: a mask of {brain.shape} voxels for a volume of {volume.shape}: replace one of the two"
+            " files"
         )
     if _apart(where, brain_where, volume.shape) > 0.5:
         raise DataError(
@@ -157,7 +159,8 @@ def _hospital(subject: Path) -> str:
     match = re.fullmatch(r"IXI\d+-([A-Za-z]+)-\d+", subject.name)
     if match is None or match[1] not in HOSPITALS:
         raise DataError(
-            f"{subject}: expected a name IXI<number>-<{', '.join(HOSPITALS)}>-<number>: rename or remove the folder"
+            f"{subject}: expected a name IXI<number>-<{', '.join(HOSPITALS)}>-<number>: rename or remove the"
+            " folder"
         )
     return match[1]
 
@@ -177,6 +180,7 @@ def _owners(hospitals: list[str], count: int | None) -> tuple[np.ndarray, str]:
         return np.array([present.index(name) for name in hospitals]), f"hospitals {', '.join(present)}"
     if not 1 <= count <= len(hospitals):
         raise DataError(
-            f"dataset.owners={count}: expected 1 to {len(hospitals)} owners (the subjects), or null for the hospitals"
+            f"dataset.owners={count}: expected 1 to {len(hospitals)} owners (the subjects), or null for the"
+            " hospitals"
         )
     return np.arange(len(hospitals)) % count, f"dealt to {count} owners in turn"

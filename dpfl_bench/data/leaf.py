@@ -99,7 +99,10 @@ def read(kind: Kind, root: str | None, fraction: float, seed: int) -> Records:
     names: dict[str, int] = {}
     train, test = (_part(kind, folder, part, names) for part in ("train", "test"))
     samples = train.samples + test.samples
-    source = f"LEAF {kind.name} in {folder}: {samples} of {kind.samples} {kind.counted or 'samples'}, {len(names)} of {kind.users} users"
+    source = (
+        f"LEAF {kind.name} in {folder}: {samples} of {kind.samples} {kind.counted or 'samples'}, {len(names)}"
+        f" of {kind.users} users"
+    )
     if fraction < 1:
         train, test = _sampled(train, test, fraction, seed)
         source += f"; {fraction:g} of the records"
@@ -128,7 +131,8 @@ def _text(file: Path, remedy: str) -> str:
         text = file.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
         raise DataError(
-            f"{file}: expected UTF-8 text, found byte {error.object[error.start]:#04x} at {error.start}: {remedy}"
+            f"{file}: expected UTF-8 text, found byte {error.object[error.start]:#04x} at {error.start}:"
+            f" {remedy}"
         ) from error
     except OSError as error:
         raise DataError(f"{file}: cannot be read ({error.strerror}): {remedy}") from error
@@ -159,7 +163,8 @@ def _part(kind: Kind, folder: Path, part: str, names: dict[str, int]) -> _Part:
     if not files:
         where = f"expected {folder}/train/*.json and {folder}/test/*.json"
         raise DataError(
-            f"no file {folder / part}/*.json: {where}: {steps}, or set dataset.root or DPFL_DATA_DIR to where {kind.name}/ is"
+            f"no file {folder / part}/*.json: {where}: {steps}, or set dataset.root or DPFL_DATA_DIR to where"
+            f" {kind.name}/ is"
         )
     x, y, owners, samples = _Column(), _Column(), _Column(), 0
     homes: dict[str, Path] = {}  # each user's file
@@ -169,7 +174,8 @@ def _part(kind: Kind, folder: Path, part: str, names: dict[str, int]) -> _Part:
         ):
             if homes.setdefault(name, file) is not file:
                 raise DataError(
-                    f"{file}: user {name!r} is in {homes[name]} already, expected one file in {part} for each user: {_TWICE} ({steps})"
+                    f"{file}: user {name!r} is in {homes[name]} already, expected one file in {part} for each"
+                    f" user: {_TWICE} ({steps})"
                 )
             x.add(user_x)
             y.add(user_y)

@@ -57,13 +57,15 @@ def _find(path: str | None, default: Path, url: str | None, sha256: str | None, 
     if not file.is_file():
         if path or url is None:
             raise DataError(
-                f"no file {file}: put it there (LIBSVM text), or set dataset.path, dataset.root or DPFL_DATA_DIR"
+                f"no file {file}: put it there (LIBSVM text), or set dataset.path, dataset.root or"
+                " DPFL_DATA_DIR"
             )
         return fetch(url, file, sha256, steps)
     if sha256 is not None and (found := file_checksum(file)) != sha256:
         again = "correct dataset.path" if path else f"delete it, then {steps}"
         raise DataError(
-            f"{file}: sha256 {found}, expected {sha256}: {again}, or set dataset.verify=false to take it as it is"
+            f"{file}: sha256 {found}, expected {sha256}: {again}, or set dataset.verify=false to take it as"
+            " it is"
         )
     return file
 
@@ -82,7 +84,8 @@ def _read(files: list[Path], features: int | None) -> tuple[list[np.ndarray], li
     except (ValueError, OSError) as error:
         reason = " ".join(str(error).split())
         raise DataError(
-            f"{names}: expected LIBSVM text, indices from 1 ({reason}): replace the file, or correct dataset.features"
+            f"{names}: expected LIBSVM text, indices from 1 ({reason}): replace the file, or correct"
+            " dataset.features"
         ) from error
     values = np.unique(np.concatenate(parts[1::2]))
     if len(values) < 2 or (values != np.round(values)).any():

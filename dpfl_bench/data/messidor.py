@@ -31,12 +31,14 @@ _COLUMNS = {
     "hospital": ("hospital",),
 }
 _LABELS = (
-    "put labels.csv there (header image,grade,hospital; one line for each image, grade 0 to 3), or export each Annotation_Base11.xls "
-    "... Annotation_Base34.xls to CSV under the same name (Annotation_Base11.csv ...)"
+    "put labels.csv there (header image,grade,hospital; one line for each image, grade 0 to 3), or export"
+    " each Annotation_Base11.xls ... Annotation_Base34.xls to CSV under the same name (Annotation_Base11.csv"
+    " ...)"
 )
 _STEPS = (
-    "agree to the terms and download Base11 ... Base34 (.zip and .xls) from https://www.adcis.net/en/third-party/messidor/, unzip them "
-    f"into the folders Base11 ... Base34 there, then {_LABELS}; or set dataset.root or DPFL_DATA_DIR to where Messidor is"
+    "agree to the terms and download Base11 ... Base34 (.zip and .xls) from"
+    " https://www.adcis.net/en/third-party/messidor/, unzip them into the folders Base11 ... Base34 there,"
+    f" then {_LABELS}; or set dataset.root or DPFL_DATA_DIR to where Messidor is"
 )
 
 
@@ -186,7 +188,8 @@ def _files(folder: Path, rows: list[Row]) -> list[Path]:
         if len(found) != 1:
             advice = "give its folder too (folder/name)" if found else "put it there, or remove the line"
             raise DataError(
-                f"{row.line}: {len(found)} images {row.image} in {folder} and its folders, expected one: {advice}"
+                f"{row.line}: {len(found)} images {row.image} in {folder} and its folders, expected one:"
+                f" {advice}"
             )
         if found[0] in lines:
             raise DataError(
@@ -197,7 +200,8 @@ def _files(folder: Path, rows: list[Row]) -> list[Path]:
     missing = [path for path in images if path.parent in folders and path not in lines]
     if missing:
         raise DataError(
-            f"messidor: {len(missing)} images have no line in the labels, such as {missing[0]}: add it, or move the image away"
+            f"messidor: {len(missing)} images have no line in the labels, such as {missing[0]}: add it, or"
+            " move the image away"
         )
     return list(lines)
 
@@ -209,6 +213,7 @@ def _owners(hospitals: list[str], count: int | None) -> tuple[np.ndarray, str]:
         return belongs.astype(np.int64), f"hospitals {', '.join(names)}"
     if not 1 <= count <= len(hospitals):
         raise DataError(
-            f"dataset.owners={count}: expected 1 to {len(hospitals)} owners (the images), or null for the hospitals"
+            f"dataset.owners={count}: expected 1 to {len(hospitals)} owners (the images), or null for the"
+            " hospitals"
         )
     return np.arange(len(hospitals)) % count, f"dealt to {count} owners in turn"

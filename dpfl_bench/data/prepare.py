@@ -77,7 +77,8 @@ def prepare(
         train, test = _unit(train), _unit(test)
     if not (_finite(train) and _finite(test)):
         raise DataError(
-            f"{source}: a prepared record is not finite as float32 numbers: replace the data, or prepare them otherwise"
+            f"{source}: a prepared record is not finite as float32 numbers: replace the data, or prepare them"
+            " otherwise"
         )
     return replace(records, train_x=train, test_x=test, source=source)
 
@@ -92,11 +93,13 @@ def owned(raw: Records, parts: list[np.ndarray]) -> Records:
         owners[part] = client
     if sum(map(len, parts)) != len(owners) or owners.min() < 0:
         raise DataError(
-            "dataset.split=client: expected a partition that deals each record to one client, such as partition=iid"
+            "dataset.split=client: expected a partition that deals each record to one client, such as"
+            " partition=iid"
         )
     if raw.owners is not None and raw.test_owners is not None and np.array_equal(raw.owners, owners):
         raise DataError(
-            f"dataset.split=client: {raw.source}: each client has test records of its own already: use dataset.split=global"
+            f"dataset.split=client: {raw.source}: each client has test records of its own already: use"
+            " dataset.split=global"
         )
     source = f"{raw.source}, its {len(raw.test_y)} test records left out" if len(raw.test_y) else raw.source
     kept = len(owners) / (len(owners) + len(raw.test_y))

@@ -33,7 +33,8 @@ def constants(
     if limit is None or not 0 < limit < math.inf:
         told = "null" if limit is None else f"{limit:g}"
         raise DataError(
-            f"dataset.limit={told}: expected a number > 0: standardised features are clipped to -limit and limit"
+            f"dataset.limit={told}: expected a number > 0: standardised features are clipped to -limit and"
+            " limit"
         )
     if centres is None or scales is None:
         assert law is not None
@@ -42,7 +43,8 @@ def constants(
     _check_numbers("scales", scales, 0.0, "finite numbers >= 0 (0: the feature becomes 0)")
     if len(centres) != len(scales):
         raise DataError(
-            f"dataset.centres, dataset.scales: expected equally long lists, found {len(centres)} and {len(scales)} numbers"
+            f"dataset.centres, dataset.scales: expected equally long lists, found {len(centres)} and"
+            f" {len(scales)} numbers"
         )
     return Scaling(centres, scales), limit
 
@@ -63,5 +65,6 @@ def check_length(scaling: Scaling, shape: Sequence[int]) -> None:
     """One number for each feature."""
     if len(scaling.centres) != math.prod(shape):
         raise DataError(
-            f"dataset.centres: expected one number for each of {math.prod(shape)} features, found {len(scaling.centres)}"
+            f"dataset.centres: expected one number for each of {math.prod(shape)} features, found"
+            f" {len(scaling.centres)}"
         )

@@ -77,7 +77,8 @@ def check_tokens(source: str, scaled: bool, transform: str | None) -> None:
     """Tokens are names, and stay as they are."""
     if scaled:
         raise DataError(
-            f"dataset.standardise, dataset.unit_norm: {source} holds tokens, not numbers; expected none and false"
+            f"dataset.standardise, dataset.unit_norm: {source} holds tokens, not numbers; expected none and"
+            " false"
         )
     if transform is not None:
         raise DataError(f"dataset.transform={transform}: {source} holds tokens, not numbers; expected null")

@@ -17,8 +17,14 @@ from dpfl_bench.problems.tasks import IGNORED
 from dpfl_bench.rng import generator
 
 LENGTH = 10
-_STEPS = "download the data named in https://github.com/TalwalkarLab/leaf/tree/master/data/reddit and put its train and test in {folder}"
-_VOCABULARY = "run LEAF's data/reddit/build_vocab.py --data-dir {folder}/train --target-dir {folder}, or set dataset.vocabulary"
+_STEPS = (
+    "download the data named in https://github.com/TalwalkarLab/leaf/tree/master/data/reddit and put its"
+    " train and test in {folder}"
+)
+_VOCABULARY = (
+    "run LEAF's data/reddit/build_vocab.py --data-dir {folder}/train --target-dir {folder}, or set"
+    " dataset.vocabulary"
+)
 _PICKLES = (".pck", ".pkl", ".pickle")
 
 
@@ -98,7 +104,8 @@ def _ids(sequences: list[Any], words: _Vocabulary) -> np.ndarray:
     for tokens in sequences:
         if not isinstance(tokens, list) or len(tokens) != LENGTH:
             raise ValueError(
-                f"expected sequences of {LENGTH} tokens, found {len(tokens) if isinstance(tokens, list) else tokens!r}"
+                f"expected sequences of {LENGTH} tokens, found"
+                f" {len(tokens) if isinstance(tokens, list) else tokens!r}"
             )
     ids = [words.ids.get(token, words.unknown) for tokens in sequences for token in tokens]
     return np.array(ids, np.min_scalar_type(-words.size)).reshape(-1, LENGTH)
@@ -143,7 +150,8 @@ def _dealt(records: Records, clients: int, seed: int) -> Records:
     users = int(records.owners.max()) + 1
     if not 1 <= clients <= users:
         raise DataError(
-            f"dataset.clients={clients}: expected 1..{users}, for so many users have training records: change it, or null"
+            f"dataset.clients={clients}: expected 1..{users}, for so many users have training records: change"
+            " it, or null"
         )
     hand = np.append(generator(seed, "deal").permutation(users) % clients, -1)  # the last is where -1 points
     return replace(records, owners=hand[records.owners], test_owners=hand[records.test_owners])

@@ -87,7 +87,10 @@ def absent(dataset: Mapping[str, Any]) -> str:
             if way == "data fetch"
             else f"`{fetch}` says how ({way}), or set dataset.root or DPFL_DATA_DIR"
         )
-    return f"dataset={name}: {looked.folder} lacks {_few([*looked.missing])}, jobs on this machine would fail: {remedy}"
+    return (
+        f"dataset={name}: {looked.folder} lacks {_few([*looked.missing])}, jobs on this machine would fail:"
+        f" {remedy}"
+    )
 
 
 def _downloads(dataset: Mapping[str, Any]) -> bool:
@@ -174,7 +177,8 @@ def text(found: list[dict[str, Any]]) -> str:
         f"  {entry['name']}: lacks {_few(entry['missing'])}" for entry in found if entry["state"] == "partly"
     ]
     notes = [
-        "ready: the files are there, unopened (dpfl-bench data verify NAME); training: the records that the whole set trains on"
+        "ready: the files are there, unopened (dpfl-bench data verify NAME); training: the records that the"
+        " whole set trains on"
     ]
     if partly:
         notes += ["partly there:", *partly]

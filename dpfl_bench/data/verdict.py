@@ -173,14 +173,20 @@ def text(report: Report) -> str:
     done = f"{report['done']}, " if "done" in report else ""
     count = report["training"] + report["test"]
     whole = "whole" if report["whole"] else report["subset"] or "how many the whole set has is not known"
-    of = f"{', cut from {} {}'.format(*report['counted']) if report['counted'] else ''} of {report['expected'] or '?'}"
+    of = (
+        f"{', cut from {} {}'.format(*report['counted']) if report['counted'] else ''} of"
+        f" {report['expected'] or '?'}"
+    )
     checks = "no files to verify" if not parts else "checksums ok" if report["verified"] else "not verified"
     return (
         "\n".join(
             [
                 f"{name}: {done}{whole}, {checks}",
                 f"  {report['source']}",
-                f"  {count} records ({report['training']} training, {report['test']} test){of}{_owners(report)}",
+                (
+                    f"  {count} records ({report['training']} training, {report['test']}"
+                    f" test){of}{_owners(report)}"
+                ),
                 f"  shape {'x'.join(map(str, report['shape']))} {report['dtype']}, {_classes(report)}",
                 *parts,
                 *([f"  the rest: {report['rest']}"] if report.get("rest") else []),

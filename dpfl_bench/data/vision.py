@@ -72,9 +72,11 @@ def load(*, name: str, root: str | None, download: bool, verify: bool) -> Record
     note = (
         ""
         if train and test
-        else ", training files only"
-        if train
-        else ", test files only: taken as training records, without a test set"
+        else (
+            ", training files only"
+            if train
+            else ", test files only: taken as training records, without a test set"
+        )
     )
     checked = "" if verify else ", checksums not verified"
     both = (train, test) if train else (test, train)
@@ -99,7 +101,8 @@ def _complete(kind: ImageSet, source: Any, folder: Path, download: bool, verify:
         missing = _missing(kind, source, folder, verify)
     if missing:
         raise DataError(
-            f"{kind.title}: {folder / kind.folder} lacks {', '.join(missing)}: {_remedy(kind, folder)}, or set dataset.download=true"
+            f"{kind.title}: {folder / kind.folder} lacks {', '.join(missing)}: {_remedy(kind, folder)}, or"
+            " set dataset.download=true"
         )
 
 
@@ -117,7 +120,10 @@ def _missing(kind: ImageSet, source: Any, folder: Path, verify: bool) -> list[st
         ) from error
     if wrong:
         also = f"; missing: {', '.join(missing)}" if missing else ""
-        found = f"{kind.title}: cannot read {raw} as the whole set (checksum differs from torchvision's: {', '.join(wrong)}{also})"
+        found = (
+            f"{kind.title}: cannot read {raw} as the whole set (checksum differs from torchvision's:"
+            f" {', '.join(wrong)}{also})"
+        )
         raise DataError(f"{found}: delete the folder, then {_remedy(kind, folder)}")
     return missing
 
@@ -178,7 +184,8 @@ def _read(kind: ImageSet, source: Any, folder: Path, parts: list[Files]) -> tupl
         x, y = _checked(kind, source, folder, part)
         if count + len(x) > len(images):
             raise DataError(
-                f"{kind.title}: {folder / kind.folder} has more images than the whole set: {_remedy(kind, folder)}"
+                f"{kind.title}: {folder / kind.folder} has more images than the whole set:"
+                f" {_remedy(kind, folder)}"
             )
         images[count : count + len(x)] = x
         count += len(x)
@@ -198,7 +205,8 @@ def _checked(kind: ImageSet, source: Any, folder: Path, files: Files) -> tuple[n
         )
         if x.dtype != np.uint8 or x.shape[1:] != kind.image or y.shape != x.shape[:1]:
             raise ValueError(
-                f"images {x.dtype} {x.shape} with labels {y.shape}, expected uint8 {('n', *kind.image)} with labels (n,)"
+                f"images {x.dtype} {x.shape} with labels {y.shape}, expected uint8 {('n', *kind.image)} with"
+                " labels (n,)"
             )
     except UNREADABLE as error:
         raw = folder / kind.folder
@@ -306,8 +314,8 @@ def _fetch_any(urls: list[str], target: Path, md5: str, remedy: str) -> None:
 def _remedy(kind: ImageSet, folder: Path) -> str:
     take = "set dataset.verify=false to take the part that is there, as a subset"
     return (
-        f"go online and run `{fetch_command(kind.name, folder)}`; or copy the files ({', '.join(kind.files)}) to {folder / kind.folder}, "
-        f"set dataset.root or DPFL_DATA_DIR to where they are, {take}"
+        f"go online and run `{fetch_command(kind.name, folder)}`; or copy the files ({', '.join(kind.files)})"
+        f" to {folder / kind.folder}, set dataset.root or DPFL_DATA_DIR to where they are, {take}"
     )
 
 

@@ -60,7 +60,8 @@ def workers(settings: Settings, cohort: Cohort) -> int:
     if not device.forks(federation.features.device):
         if asked is not None and asked > 1:
             raise ConfigError(
-                f"engine.workers={asked}: expected 1 on device={federation.features.device.type} of this system"
+                f"engine.workers={asked}: expected 1 on device={federation.features.device.type} of this"
+                " system"
             )
         return 1
     if multiprocessing.current_process().daemon:  # of somebody's pool: it may not have children
@@ -83,8 +84,9 @@ def check_memories(settings: Settings, problem: Problem, federation: Federation,
     limit = _memory(settings, federation)
     if needed > limit:
         raise ConfigError(
-            f"algo={settings.algo['name']} keeps a model-sized vector for each client, {federation.clients} x {problem.dimension} numbers: "
-            f"{needed / 1e9:.1f} GB, expected at most {limit / 1e9:.1f}; raise engine.memory, lower clients or take a smaller model"
+            f"algo={settings.algo['name']} keeps a model-sized vector for each client, {federation.clients} x"
+            f" {problem.dimension} numbers: {needed / 1e9:.1f} GB, expected at most {limit / 1e9:.1f}; raise"
+            " engine.memory, lower clients or take a smaller model"
         )
 
 

@@ -83,7 +83,8 @@ def initial(job: Job, seed: int) -> torch.Tensor:
     if getattr(job.problem, "init", "zeros") == "near_optimum":
         if job.reference is None:
             raise ConfigError(
-                "model.init=near_optimum: expected a problem whose optimum can be computed; use model.init=zeros"
+                "model.init=near_optimum: expected a problem whose optimum can be computed; use"
+                " model.init=zeros"
             )
         offset = rng.generator(seed, "init").random(job.problem.dimension) * job.settings.model["init_scale"]
         return (job.reference.x_star + torch.from_numpy(offset).to(job.reference.x_star)).to(like)

@@ -84,7 +84,8 @@ def check_grid(settings: Settings, budget: Budget) -> None:
     share = clients**-0.5 if settings.privacy.trust == "secagg" else 1.0
     if device.wide(device.choose(settings.device)) != torch.float64:
         raise ConfigError(
-            f"privacy.noise=discrete: device={settings.device} has no float64, in which its sums are exact; use device=cpu"
+            f"privacy.noise=discrete: device={settings.device} has no float64, in which its sums are exact;"
+            " use device=cpu"
         )
     for noise in (
         budget.noise_ratio * share,
@@ -92,7 +93,8 @@ def check_grid(settings: Settings, budget: Budget) -> None:
     ):
         if not lattice.sums_exactly(clients, noise):
             raise ConfigError(
-                f"privacy.noise=discrete: noise of {noise:.3g} C is too small for {clients} updates to be added up exactly; use gaussian"
+                f"privacy.noise=discrete: noise of {noise:.3g} C is too small for {clients} updates to be"
+                " added up exactly; use gaussian"
             )
 
 

@@ -21,7 +21,10 @@ from dpfl_bench.results.origin import Origin
 NAN = float("nan")
 
 
-_STOPPED = "that the run stopped: every update of a round was blanked, for none was finite, and that follows from the data"
+_STOPPED = (
+    "that the run stopped: every update of a round was blanked, for none was finite, and that follows from"
+    " the data"
+)
 
 
 def divergence(settings: Settings, seed: int, error: train.Diverged) -> dict[str, Any]:
@@ -80,9 +83,9 @@ def result(
         "clients": settings.clients,
         "sampled_clients": settings.sampled_clients,
         "parameters": job.problem.dimension,
-        "memory": privacy.remembered
-        if private and job.algorithm.remembers and privacy.unit == "client"
-        else None,
+        "memory": (
+            privacy.remembered if private and job.algorithm.remembers and privacy.unit == "client" else None
+        ),
         "colluding": privacy.colluding if private else None,
         "naive": naive(settings.algo),
         "stop_at_eps": settings.stop_at_eps,
@@ -266,28 +269,41 @@ _REMEMBERED = {
     (
         "own_update",
         False,
-    ): "clients remember their bounded updates without noise: functions of their own data and of what all see",
+    ): (
+        "clients remember their bounded updates without noise: functions of their own data and of what"
+        " all see"
+    ),
     (
         "own_update",
         True,
-    ): "clients remember their bounded updates without noise: functions of their own data and of what all see",
+    ): (
+        "clients remember their bounded updates without noise: functions of their own data and of what"
+        " all see"
+    ),
     ("own_message", False): "clients remember their noisy messages, which the server saw",
     (
         "own_message",
         True,
-    ): "clients remember their shares of the noise, which later sums reveal: only a client's own share is accounted",
+    ): (
+        "clients remember their shares of the noise, which later sums reveal: only a client's own share is"
+        " accounted"
+    ),
 }
 
 
 def _assumptions(job: Job) -> list[str]:
     said = {
         "local": "nothing about the server: each message is noised before it leaves its client",
-        "secagg": f"secure aggregation reveals only sums, all sampled clients deliver, {_colluding(job)} with the server",
+        "secagg": (
+            f"secure aggregation reveals only sums, all sampled clients deliver, {_colluding(job)} with the"
+            " server"
+        ),
         "central": "the server is trusted and only models leave it",
     }
     if job.settings.privacy.unit == "record":
         said["local"] = (
-            "nothing about the server: each gradient is noised at its client, and all that follows is made of noised gradients"
+            "nothing about the server: each gradient is noised at its client, and all that follows is made of"
+            " noised gradients"
         )
         said["secagg"] = f"{said['local']}; that only sums are revealed is credited nothing"
     listed = [said[job.settings.privacy.trust]]
@@ -302,13 +318,15 @@ def _assumptions(job: Job) -> list[str]:
         )
     elif any(c.rounds for c in job.budget.seen):
         listed.append(
-            "eps averages over the coins that decide in how many rounds a client takes part, before they are drawn"
+            "eps averages over the coins that decide in how many rounds a client takes part, before they are"
+            " drawn"
         )
     listed += [said for key, said in _SAID_TO_BE_PUBLIC.items() if job.settings.dataset.get(key) == "public"]
     solved = job.settings.privacy.calibration != "fixed" and job.budget.observer == "server"
     if solved and job.settings.sampling != "full":
         listed.append(
-            "the third_party view takes the noise as fixed beforehand; here it was solved for the cohorts that were drawn"
+            "the third_party view takes the noise as fixed beforehand; here it was solved for the cohorts"
+            " that were drawn"
         )
     if job.data.holders.most > 1:
         listed.append(
@@ -320,10 +338,18 @@ def _assumptions(job: Job) -> list[str]:
 
 
 _SAID_TO_BE_PUBLIC = {
-    "standardise": "dataset.standardise=public: the numbers that standardise the features were not made of the records to be protected",
-    "vocabulary_from": "dataset.vocabulary_from=public: the vocabulary was not made of the posts to be protected",
+    "standardise": (
+        "dataset.standardise=public: the numbers that standardise the features were not made of the records"
+        " to be protected"
+    ),
+    "vocabulary_from": (
+        "dataset.vocabulary_from=public: the vocabulary was not made of the posts to be protected"
+    ),
 }
-_OVERLAP = "clients overlap: the unit is a client's copy of its records, and a record that others hold too is in their messages as well"
+_OVERLAP = (
+    "clients overlap: the unit is a client's copy of its records, and a record that others hold too is in"
+    " their messages as well"
+)
 
 
 def _colluding(job: Job) -> str:
@@ -337,13 +363,15 @@ def _not_accounted(job: Job) -> list[str]:
         valid = min(job.budget.views().values())
         leaks.append(f"the valid eps towards a third party is {valid:.6g}")
     leaks.append(
-        "metrics.csv: losses, errors, update norms and clipped fractions are computed without noise, for simulation only"
+        "metrics.csv: losses, errors, update norms and clipped fractions are computed without noise, for"
+        " simulation only"
     )
     leaks.append("hyper-parameters that were tuned by looking at results of private data")
     leaks.append(
         "the seed: the noise follows from it, so whoever has both it and the model can subtract the noise"
     )
     leaks.append(
-        "other runs on the same data; eps is of one seed of this run, eps_all_repeats of all its seeds together"
+        "other runs on the same data; eps is of one seed of this run, eps_all_repeats of all its seeds"
+        " together"
     )
     return leaks

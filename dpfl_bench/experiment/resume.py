@@ -76,10 +76,11 @@ def _check_origin(folder: RunFolder, file: Path, job: Job, found: Checkpoint, no
         raise ConfigError(Finding(folder, now, differs, begun=True).question())
     if found.data != job.data.digest:
         raise ConfigError(
-            f"{folder.path}: begun on other data than {job.data.records.source}; "
-            "expected the same records; bring them back, say another outputs=, or delete the folder to begin anew"
+            f"{folder.path}: begun on other data than {job.data.records.source}; expected the same records;"
+            " bring them back, say another outputs=, or delete the folder to begin anew"
         )
     if then.get("package") != now.hashes["package"]:
         say(
-            f"{folder.path}: goes on, begun by other code of dpfl-bench; the code that the run names is the same"
+            f"{folder.path}: goes on, begun by other code of dpfl-bench; the code that the run names is the"
+            " same"
         )

@@ -159,7 +159,8 @@ class Workers:
             "; was memory short? (lower engine.workers or engine.memory)" if code == -signal.SIGKILL else ""
         )
         return WorkerDied(
-            f"worker process {worker.pid} ended by {how} in the middle of a round{hint}; the same command goes on from the checkpoint"
+            f"worker process {worker.pid} ended by {how} in the middle of a round{hint}; the same command"
+            " goes on from the checkpoint"
         )
 
     # in a worker

@@ -50,7 +50,8 @@ class LocalOracle:
         batch = next(self._batches, None)
         if batch is None:
             raise RuntimeError(
-                f"the algorithm asked for more than the {self.steps} gradients that this round's schedule allows"
+                f"the algorithm asked for more than the {self.steps} gradients that this round's schedule"
+                " allows"
             )
         gradient = (
             self._problem.gradient(y, batch)

@@ -145,14 +145,15 @@ def counted(parts: Sequence[np.ndarray], records: int) -> np.ndarray:
             or (len(part) and not 0 <= int(part.min()) <= int(part.max()) < records)
         ):
             raise ValueError(
-                f"client {client}: expected one row of whole numbers in 0..{records - 1}; correct the partition"
+                f"client {client}: expected one row of whole numbers in 0..{records - 1}; correct the"
+                " partition"
             )
         own = np.sort(part)
         twice = own[1:][own[1:] == own[:-1]]
         if len(twice):
             raise ValueError(
-                f"client {client} holds record {twice[0]} more than once: expected each record once in a client, for what bounds the "
-                "part of one would not bound it; correct the partition"
+                f"client {client} holds record {twice[0]} more than once: expected each record once in a"
+                " client, for what bounds the part of one would not bound it; correct the partition"
             )
     return (
         np.bincount(np.concatenate(parts), minlength=records) if len(parts) else np.zeros(records, np.int64)

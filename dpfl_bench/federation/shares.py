@@ -20,7 +20,8 @@ def overlapping(records: int, percent: float) -> int:
     size = int(records * percent / 100)
     if not 1 <= size <= records:
         raise ValueError(
-            f"partition.percent={percent:g}: expected 0 < percent <= 100 with at least one of the {records} records"
+            f"partition.percent={percent:g}: expected 0 < percent <= 100 with at least one of the {records}"
+            " records"
         )
     return size
 

@@ -184,8 +184,9 @@ def _candidates_of_the_paper(compositions: Sequence[Composition]) -> list[tuple[
     pairs = [(c, "paper") for c in compositions if c.rounds and c.mechanism == "fixed" and c.share < 1]
     if not pairs:
         raise PrivacyError(
-            "accountant=paper: dpscaffold's own accountant needs privacy.unit=record, lots of fixed size (batch_size), "
-            "neighbours=replace_one, sampled clients and observer=third_party (use accountant=auto)"
+            "accountant=paper: dpscaffold's own accountant needs privacy.unit=record, lots of fixed size"
+            " (batch_size), neighbours=replace_one, sampled clients and observer=third_party (use"
+            " accountant=auto)"
         )
     return pairs
 

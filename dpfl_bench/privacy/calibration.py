@@ -38,7 +38,8 @@ def calibrate(
     compositions = view(releases, observer)
     if compositions is None:
         raise PrivacyError(
-            f"observer={observer}: trusted under trust=central, no noise bounds it (use observer=third_party or trust=secagg)"
+            f"observer={observer}: trusted under trust=central, no noise bounds it (use observer=third_party"
+            " or trust=secagg)"
         )
     if not eps > 0:
         raise PrivacyError(f"eps={eps}: expected eps > 0 (use eps=inf for no privacy)")
@@ -61,7 +62,8 @@ def calibrate(
     spent = _spent(pairs, noise, delta)
     if spent > eps:
         raise PrivacyError(
-            f"noise_multiplier={noise:.6g}: expected to spend at most eps={eps:g}, it spends {spent:.6g} (report this)"
+            f"noise_multiplier={noise:.6g}: expected to spend at most eps={eps:g}, it spends {spent:.6g}"
+            " (report this)"
         )
     return noise
 
@@ -104,8 +106,8 @@ def _cross_check(composition: Composition, name: str, noise: float, delta: float
     slack = 0.01 * low + 1e-3 if tight == "pld" else 0.0  # what PLD's grid may add
     if low < math.inf and (high < low - slack - 1e-6 or (loose == "pld" and high > 1.01 * low + 1e-6)):
         raise PrivacyError(
-            f"{composition}: accountants disagree at noise_multiplier={noise:.6g}, {tight} says eps={low:.6g} and {loose} "
-            f"{high:.6g} (report this)"
+            f"{composition}: accountants disagree at noise_multiplier={noise:.6g}, {tight} says eps={low:.6g}"
+            f" and {loose} {high:.6g} (report this)"
         )
 
 

@@ -53,10 +53,12 @@ class Ledger:
         if self.rounds > rounds or (self.taken > planned).any() or over:
             worst = max(0, int((self.taken - planned).max()))
             raise OverspentError(
-                f"{said} (a client was {worst} over its share; further sums too many: {over or 'none'}): {bug}"
+                f"{said} (a client was {worst} over its share; further sums too many: {over or 'none'}):"
+                f" {bug}"
             )
         missing = [name for name in sums if self.sums.get(name, 0) < rounds]
         if self.rounds < rounds or (self.taken < planned).any() or missing:
             raise OverspentError(
-                f"{said} (further sums missing: {missing or 'none'}): something may have passed unrecorded; {bug}"
+                f"{said} (further sums missing: {missing or 'none'}): something may have passed unrecorded;"
+                f" {bug}"
             )

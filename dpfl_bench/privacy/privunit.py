@@ -42,7 +42,8 @@ def _check_clip(clip: float) -> None:
 def _check_dimension(dimension: int) -> None:
     if not dimension >= 3:
         raise ValueError(
-            f"dimension={dimension}: expected at least 3 (PrivUnit needs a sphere; use the gaussian mechanism)"
+            f"dimension={dimension}: expected at least 3 (PrivUnit needs a sphere; use the gaussian"
+            " mechanism)"
         )
 
 
@@ -99,7 +100,8 @@ class ScalarDP:
         nearest = np.where(np.abs(np.abs(below) - sizes) < np.abs(np.abs(above) - sizes), below, above)
         if np.any(np.abs(np.abs(nearest) - sizes) > 1e-6 * sizes):
             raise ValueError(
-                "a norm that this mechanism cannot have sent: expected the messages as `randomise` returned them"
+                "a norm that this mechanism cannot have sent: expected the messages as `randomise` returned"
+                " them"
             )
         return nearest
 
@@ -110,8 +112,8 @@ class ScalarDP:
         sum_of_two = round(2 * self.b)  # j + j' of values a (j - b) = -a (j' - b)
         if sum_of_two >= 1 and abs(2 * self.b - sum_of_two) < 1e-5:
             raise ValueError(
-                f"eps2={self.eps}: k (k + 1) / (e^eps2 + k) = {2 * self.b:.6g} is whole, so the sign of a norm is lost: "
-                f"expected any other (take eps2={max(1.01 * self.eps, 0.01):.4g})"
+                f"eps2={self.eps}: k (k + 1) / (e^eps2 + k) = {2 * self.b:.6g} is whole, so the sign of a"
+                f" norm is lost: expected any other (take eps2={max(1.01 * self.eps, 0.01):.4g})"
             )
 
     def square(self, r_hat: np.ndarray) -> np.ndarray:
@@ -198,7 +200,8 @@ class PrivUnit:
         messages = np.array(updates, dtype=np.float64, order="C")
         if messages.shape != (len(rngs), self.dimension):
             raise ValueError(
-                f"updates of shape {messages.shape}: expected {(len(rngs), self.dimension)}, a row for each generator"
+                f"updates of shape {messages.shape}: expected {(len(rngs), self.dimension)}, a row for each"
+                " generator"
             )
         draws = np.array([rng.random(5) for rng in rngs]).reshape(len(rngs), 5).T
         norms = np.array([_normalise(row) for row in messages])
@@ -247,7 +250,8 @@ def equal_split(release_eps: float, dimension: int) -> float:
     _check_dimension(dimension)
     if not 0 < release_eps <= 2 * _LARGEST_EPS:
         raise ValueError(
-            f"eps={release_eps} a release: expected 0 < eps <= {2 * _LARGEST_EPS:g} (use eps=inf for no privacy)"
+            f"eps={release_eps} a release: expected 0 < eps <= {2 * _LARGEST_EPS:g} (use eps=inf for no"
+            " privacy)"
         )
     low, high = release_eps / 3, release_eps / 2  # 2 s < release_eps(s) <= 3 s
     while low < (middle := (low + high) / 2) < high:

@@ -63,7 +63,8 @@ class Companion:
         _known(kind=(self.kind, ("times", "squared")))
         if not 0 < self.value < math.inf:
             raise PrivacyError(
-                f"companion {self.name}: value={self.value}: expected a number > 0 (leave it out if it releases nothing)"
+                f"companion {self.name}: value={self.value}: expected a number > 0 (leave it out if it"
+                " releases nothing)"
             )
 
     def noise_multiplier(self, z: float) -> float:
@@ -134,7 +135,8 @@ class Releases:
             )
         if self.sampling != "poisson" and self.smallest_cohort != self.cohort:
             raise PrivacyError(
-                f"smallest_cohort={self.smallest_cohort}: expected cohort={self.cohort} under sampling={self.sampling}"
+                f"smallest_cohort={self.smallest_cohort}: expected cohort={self.cohort} under"
+                f" sampling={self.sampling}"
             )
 
     def _check_pure(self) -> None:
@@ -145,7 +147,8 @@ class Releases:
         if self.mechanism == "pure" and self.companions:
             names = ", ".join(c.name for c in self.companions)
             raise PrivacyError(
-                f"mechanism=pure: expected no Gaussian companions, got {names} (count all that a message holds in eps_0)"
+                f"mechanism=pure: expected no Gaussian companions, got {names} (count all that a message"
+                " holds in eps_0)"
             )
 
     def _check_colluding(self) -> None:
@@ -153,13 +156,15 @@ class Releases:
             return
         if self.trust != "secagg":
             raise PrivacyError(
-                f"privacy.colluding={self.colluding}: expected 0 under privacy.trust={self.trust}, where noise is not shared (use secagg)"
+                f"privacy.colluding={self.colluding}: expected 0 under privacy.trust={self.trust}, where"
+                " noise is not shared (use secagg)"
             )
         most = min(self.smallest_cohort, self.cohort) - 1
         if not 0 <= self.colluding <= most:
             raise PrivacyError(
-                f"privacy.colluding={self.colluding}: expected 0 to {most}, one less than the smallest cohort, or no honest noise is left "
-                "in it; lower it, take larger cohorts, or use privacy=local"
+                f"privacy.colluding={self.colluding}: expected 0 to {most}, one less than the smallest"
+                " cohort, or no honest noise is left in it; lower it, take larger cohorts, or use"
+                " privacy=local"
             )
 
 
@@ -199,7 +204,8 @@ class RecordReleases:
     def _check_lots(self) -> None:
         if self.lots == "fixed" and not 1 <= self.sample <= self.population:
             raise PrivacyError(
-                f"sample={self.sample}: expected 1 to population={self.population}, the records of the smallest client"
+                f"sample={self.sample}: expected 1 to population={self.population}, the records of the"
+                " smallest client"
             )
         if not 0 < self.rate <= 1:
             raise PrivacyError(f"rate={self.rate}: expected 0 < rate <= 1")
@@ -217,7 +223,8 @@ class RecordReleases:
         most = self.gradients * self.holders
         if not 0 <= self.worst <= most or self.cohort < 1 or self.holders < 1:
             raise PrivacyError(
-                f"worst={self.worst}, cohort={self.cohort}, holders={self.holders}: expected 0 to {most} gradients, and at least 1 client"
+                f"worst={self.worst}, cohort={self.cohort}, holders={self.holders}: expected 0 to {most}"
+                " gradients, and at least 1 client"
             )
 
     @property
@@ -232,7 +239,8 @@ class RecordReleases:
         planned = sum(count for _, count in self.rounds)
         if not 0 <= rounds_done <= planned:
             raise PrivacyError(
-                f"rounds_done={rounds_done}: expected 0 to {planned}, the rounds planned (plan a longer run and cut it)"
+                f"rounds_done={rounds_done}: expected 0 to {planned}, the rounds planned (plan a longer run"
+                " and cut it)"
             )
         kept, left = [], rounds_done
         for k, count in self.rounds:
@@ -383,8 +391,9 @@ def _before_the_draw(releases: Releases | RecordReleases, given: Composition) ->
     if releases.trust == "central" and releases.memoryless and pair not in _AMPLIFIED:
         nearest = "replace_one" if releases.sampling == "fixed" else "add_remove_one"
         raise PrivacyError(
-            f"trust=central sampling={releases.sampling} neighbours={releases.neighbours}: no valid accountant "
-            f"(use neighbours={nearest} or sampling={'poisson' if releases.sampling == 'fixed' else 'fixed'})"
+            f"trust=central sampling={releases.sampling} neighbours={releases.neighbours}: no valid"
+            f" accountant (use neighbours={nearest} or"
+            f" sampling={'poisson' if releases.sampling == 'fixed' else 'fixed'})"
         )
     shows = not releases.sums_only or (releases.sampling == "poisson" and releases.trust != "central")
     if not secret or shows or pair not in _AMPLIFIED:
@@ -419,8 +428,9 @@ def _averaged(releases: Releases | RecordReleases, given: Composition) -> Compos
     if releases.sampling == "poisson" and releases.sums_only:
         if releases.colluding:
             raise PrivacyError(
-                f"privacy.colluding={releases.colluding}: a poisson cohort may hold no honest noise beside theirs, so there is no bound "
-                "before the cohorts are drawn (use client_sampling=fixed or observer=server)"
+                f"privacy.colluding={releases.colluding}: a poisson cohort may hold no honest noise beside"
+                " theirs, so there is no bound before the cohorts are drawn (use client_sampling=fixed or"
+                " observer=server)"
             )
         scale = min(scale, 1.0)  # a client may be alone in its cohort
     return dataclasses.replace(

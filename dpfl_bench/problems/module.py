@@ -71,8 +71,8 @@ def check_module(module: nn.Module, private: bool) -> None:
     for name, layer in module.named_modules():
         if isinstance(layer, nn.modules.batchnorm._BatchNorm) and private:
             raise ValueError(
-                f"model: layer {name!r} is BatchNorm, whose batch statistics no clipping bounds, and eps is finite; "
-                "use GroupNorm (model.norm=group) or eps=inf"
+                f"model: layer {name!r} is BatchNorm, whose batch statistics no clipping bounds, and eps is"
+                " finite; use GroupNorm (model.norm=group) or eps=inf"
             )
     if buffers := [name for name, _ in module.named_buffers()]:
         raise ValueError(

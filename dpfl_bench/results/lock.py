@@ -65,7 +65,8 @@ class Held(ValueError):
 
     def __init__(self, folder: Path, owner: Owner) -> None:
         super().__init__(
-            f"{folder}: process {owner.pid} on {owner.host} works on this run since {owner.since}; expected nobody; wait for it, or stop it"
+            f"{folder}: process {owner.pid} on {owner.host} works on this run since {owner.since}; expected"
+            " nobody; wait for it, or stop it"
         )
 
 

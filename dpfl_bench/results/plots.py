@@ -41,7 +41,10 @@ def curve(metrics: Path, result: dict[str, Any], target: Path) -> None:
     budget = (
         "no privacy"
         if result["eps"] == float("inf")
-        else f"ε = {result['eps']:.3g}{together(result)}, δ = {result['delta']:g} ({result['unit']}, {result['trust']})"
+        else (
+            f"ε = {result['eps']:.3g}{together(result)}, δ = {result['delta']:g} ({result['unit']},"
+            f" {result['trust']})"
+        )
     )
     if result.get("fully_accounted") is False:
         budget += ", not fully accounted"

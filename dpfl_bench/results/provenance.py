@@ -42,9 +42,15 @@ class Finding:
         what = " and ".join(f"other {part}" for part in self.differs)
         keeps = f"--force to compute it anew (this folder is kept as {self.folder.path.name}.old-N)"
         if self.begun and any(part.startswith("data") for part in self.differs):
-            return f"{self.folder.path}: {made} with {what} than are there now; expected the same; bring them back, or say {keeps}"
+            return (
+                f"{self.folder.path}: {made} with {what} than are there now; expected the same; bring them"
+                f" back, or say {keeps}"
+            )
         other = "--accept to go on with the code of now" if self.begun else "--accept to take the old result"
-        return f"{self.folder.path}: {made} with {what} than are there now; expected the same; say {keeps}, or {other}"
+        return (
+            f"{self.folder.path}: {made} with {what} than are there now; expected the same; say {keeps}, or"
+            f" {other}"
+        )
 
     @property
     def acceptable(self) -> bool:
@@ -145,7 +151,8 @@ class Answer:
     def __post_init__(self) -> None:
         if self.force and self.accept:
             raise ConfigError(
-                "--force, --accept: expected one of the two; --force computes anew, --accept takes what is there"
+                "--force, --accept: expected one of the two; --force computes anew, --accept takes what is"
+                " there"
             )
 
 
@@ -161,16 +168,19 @@ def settle(findings: Sequence[Finding], answer: Answer, say: Callable[[str], Non
         folder = finding.folder
         if finding.stranger:
             say(
-                f"{folder.path}: holds the result of run {finding.stranger}, kept as {folder.set_aside().name}"
+                f"{folder.path}: holds the result of run {finding.stranger}, kept as"
+                f" {folder.set_aside().name}"
             )
         elif finding.differs and answer.force:
             say(
-                f"{folder.path}: computed anew; what other {' and '.join(finding.differs)} made is kept as {folder.set_aside().name}"
+                f"{folder.path}: computed anew; what other {' and '.join(finding.differs)} made is kept as"
+                f" {folder.set_aside().name}"
             )
         elif finding.differs:
             origin.accept(folder, finding.now)
             say(
-                f"{folder.path}: taken as it is, though made with other {' and '.join(finding.differs)}; noted in {origin.FILE}"
+                f"{folder.path}: taken as it is, though made with other {' and '.join(finding.differs)};"
+                f" noted in {origin.FILE}"
             )
     _tell_the_rest(findings, say)
 
@@ -181,7 +191,8 @@ def _tell_the_rest(findings: Sequence[Finding], say: Callable[[str], None]) -> N
         folders = [str(finding.folder.path) for finding in findings if finding.commit == commit]
         them = folders[0] if len(folders) == 1 else f"{len(folders)} finished runs"
         say(
-            f"{them}: computed by {commit}; the code that they name and the data are the same, the rest of dpfl-bench is not: taken"
+            f"{them}: computed by {commit}; the code that they name and the data are the same, the rest of"
+            " dpfl-bench is not: taken"
         )
     for finding in findings:
         if finding.accepted:

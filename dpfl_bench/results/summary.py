@@ -13,7 +13,10 @@ def summary(result: dict[str, Any]) -> str:
         if result["eps"] == math.inf
         else f"eps {result['eps']:.4g}{together(result)} ({_noise(result)})"
     )
-    where = f"{result['algo']} on {whole_or_part(result)}: {result['rounds']} rounds of {result['local_steps']} local steps, {budget}"
+    where = (
+        f"{result['algo']} on {whole_or_part(result)}: {result['rounds']} rounds of {result['local_steps']}"
+        f" local steps, {budget}"
+    )
     if result["status"] == "diverged":
         return f"{where}: {_divergence(result['diverged'])}; lower lr"
     spread = (

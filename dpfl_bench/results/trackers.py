@@ -130,7 +130,8 @@ class Followers:
             self.open.pop(name, None)
             said = f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
             tqdm.write(
-                f"dpfl-bench: trackers: {name} failed ({said}); the run goes on without it, metrics.csv has all rows",
+                f"dpfl-bench: trackers: {name} failed ({said}); the run goes on without it, metrics.csv has"
+                " all rows",
                 file=sys.stderr,
             )
 

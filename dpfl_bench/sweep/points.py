@@ -72,7 +72,8 @@ def told_apart(planned: Planned, asker: Asker) -> list[str]:
         one, two = asker.data(first), asker.data(other)
         if one is None or two is None:
             errors.append(
-                f"{said} are one run if they hold the same records, which cannot be seen here; say outputs= for one of them"
+                f"{said} are one run if they hold the same records, which cannot be seen here; say outputs="
+                " for one of them"
             )
         elif one.hash != two.hash:
             errors.append(
@@ -93,7 +94,8 @@ def refuse_divisors(overrides: Sequence[str]) -> None:
     for override in overrides:
         if DIVISORS.fullmatch(override):
             raise ConfigError(
-                f"{override}: expected a whole number; a sweep over divisors needs -m (dpfl-bench run -m {override} ...)"
+                f"{override}: expected a whole number; a sweep over divisors needs -m (dpfl-bench run -m"
+                f" {override} ...)"
             )
 
 
@@ -114,7 +116,8 @@ def _with_divisors(composer: Composer, job: tuple[str, ...]) -> list[tuple[str, 
 def _count(told: str) -> int:
     if not told.isdigit() or int(told) < 2:
         raise ConfigError(
-            f"local_steps=divisors:{told}: expected at least 2 of them (the first and the last), or divisors for all"
+            f"local_steps=divisors:{told}: expected at least 2 of them (the first and the last), or divisors"
+            " for all"
         )
     return int(told)
 
@@ -124,7 +127,8 @@ def _total_steps(composer: Composer, job: tuple[str, ...]) -> int:
     rounds = composed.config.get("rounds")
     if rounds is not None:
         raise ConfigError(
-            f"local_steps=divisors, rounds={rounds}: expected total_steps, whose divisors are meant; the rounds follow"
+            f"local_steps=divisors, rounds={rounds}: expected total_steps, whose divisors are meant; the"
+            " rounds follow"
         )
     return settings(composed).total_steps
 

@@ -31,7 +31,8 @@ def survey(folder: str) -> dict[str, Any]:
     alone = [] if (path / "sweep.json").exists() else [run for run in _runs(path) if run not in told]
     if not told and not alone:
         raise ConfigError(
-            f"{folder}: expected outputs, outputs/runs, or the folder of a sweep or run, found no run; run dpfl-bench run first"
+            f"{folder}: expected outputs, outputs/runs, or the folder of a sweep or run, found no run; run"
+            " dpfl-bench run first"
         )
     overrides = {**told, **{run: _overrides(run) for run in alone}}
     states = {run: RunFolder(run).state() for run in overrides}

@@ -128,7 +128,8 @@ def run_all(overrides: Sequence[str], config_dir: str | None, config_name: str, 
         return 2
     if planned.jobs > len(planned.points):
         say(
-            f"{planned.jobs - len(planned.points)} of {planned.jobs} jobs are the same run as another one and are left out"
+            f"{planned.jobs - len(planned.points)} of {planned.jobs} jobs are the same run as another one and"
+            " are left out"
         )
     for line in _absent(planned.points.values()):
         say(line)
@@ -212,7 +213,8 @@ def _run(asked: Sequence[Point], launcher: Launcher, ways: Ways) -> int:
         if not state.finished and (ways.retry or state.word != "failed")
     ]
     say(
-        f"{len(asked)} jobs, {sum(state.finished for state in states.values())} of them finished already; {sweep.path}"
+        f"{len(asked)} jobs, {sum(state.finished for state in states.values())} of them finished already;"
+        f" {sweep.path}"
     )
     progress = Progress([point.folder for point in asked], [point.folder for point in todo])
     code = 0

@@ -145,7 +145,10 @@ def test_a_typo_in_a_users_yaml_is_not_ignored() -> None:
 
 def test_a_users_own_yaml(tmp_path: Path) -> None:
     """-cd DIR adds choices, hides ours of the same name, and holds primary configs for -cn."""
-    text = "# @package _global_\n# Mine\nalgo:\n  _target_: dpfl_bench.algorithms.fedavg.FedAvg\n  name: {}\n  private: true\nlr: {}\n"
+    text = (
+        "# @package _global_\n# Mine\nalgo:\n  _target_: dpfl_bench.algorithms.fedavg.FedAvg\n  name: {}\n "
+        " private: true\nlr: {}\n"
+    )
     (tmp_path / "mine" / "algo").mkdir(parents=True)
     (tmp_path / "mine" / "algo" / "my_fedavg.yaml").write_text(text.format("my_fedavg", 0.5))
     (tmp_path / "mine" / "algo" / "dp_fedavg.yaml").write_text(text.format("dp_fedavg", 0.25))

@@ -202,7 +202,10 @@ def test_fetch_offline_says_what_to_do(root: Path, monkeypatch: pytest.MonkeyPat
     for verb, *arguments in (["data", "fetch", "mushrooms"], ["run", "dataset=mushrooms"]):
         said = call(verb, *arguments, *served("http://127.0.0.1:1/closed"))
         assert said.code == 2
-        steps = f"go online and run `dpfl-bench data fetch mushrooms dataset.root={root}`, or put mushrooms into {root / 'libsvm'} yourself"
+        steps = (
+            f"go online and run `dpfl-bench data fetch mushrooms dataset.root={root}`, or put mushrooms into"
+            f" {root / 'libsvm'} yourself"
+        )
         assert steps in one_line(said.err)
     assert not root.exists()
 

@@ -45,7 +45,10 @@ MAY = {
 
 def loaded_by(code: str) -> set[str]:
     """The top-level packages in sys.modules after `code`."""
-    script = f"import sys\ntry:\n {code}\nexcept SystemExit as stop:\n assert not stop.code\nsys.stderr.write(' '.join(sys.modules))"
+    script = (
+        f"import sys\ntry:\n {code}\nexcept SystemExit as stop:\n assert not stop.code\nsys.stderr.write('"
+        " '.join(sys.modules))"
+    )
     done = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, timeout=120, check=True
     )

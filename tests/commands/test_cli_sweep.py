@@ -128,8 +128,8 @@ def test_a_killed_job_in_the_middle_ends_no_other(monkeypatch: pytest.MonkeyPatc
     assert tried() == [1, 1.5, 2]
     assert statuses() == ["done", "done", "failed"]
     assert (
-        "dpfl-bench: failed: lr=1.5 total_steps=10 plot=False device=cpu: worker ended by SIGKILL (out of memory?)"
-        in said.err.splitlines()
+        "dpfl-bench: failed: lr=1.5 total_steps=10 plot=False device=cpu: worker ended by SIGKILL (out of"
+        " memory?)" in said.err.splitlines()
     )
     assert call(*sweep, "--no-retry").code == 1
     assert call(*sweep).code == 0

@@ -140,7 +140,8 @@ def test_the_last_job_s_mistake_shows_before_the_first_one_starts(
     assert said.out == ""
     (line,) = said.err.splitlines()
     assert line.startswith(
-        "dpfl-bench: job 37 of 37 (partition=dirichlet partition.alpha=-1): partition.alpha=-1: expected a finite alpha"
+        "dpfl-bench: job 37 of 37 (partition=dirichlet partition.alpha=-1): partition.alpha=-1: expected a"
+        " finite alpha"
     )
     assert not list(tmp_path.iterdir())
 
@@ -278,8 +279,11 @@ def test_device_types_are_torch_s() -> None:
 # --- files of a user's own ---
 
 OWN = {
-    "dataset/mine": "_target_: mine.load\nname: mine\nshape: [30]\nclasses: 3\nrecords: null\nclients: 2\nlr: 1.0\ntest_fraction: 0.0\n"
-    "standardise: none\nunit_norm: false\nseed: 0\nmax_row_norm: null\ngram: null\nfraction: 3.0\n",
+    "dataset/mine": (
+        "_target_: mine.load\nname: mine\nshape: [30]\nclasses: 3\nrecords: null\nclients: 2\nlr:"
+        " 1.0\ntest_fraction: 0.0\nstandardise: none\nunit_norm: false\nseed: 0\nmax_row_norm: null\ngram:"
+        " null\nfraction: 3.0\n"
+    ),
     "model/mine": "_target_: mine.model\nname: mine\nhidden: [0]\n",
     "partition/mine": "_target_: mine.deal\nname: mine\nseed: 0\nalpha: -1.0\npercent: 200.0\n",
 }
@@ -322,8 +326,9 @@ def test_files_are_fetched_and_shown_whatever_the_default_model_is(own: str) -> 
 
 def test_no_torch() -> None:
     code = (
-        "from dpfl_bench.config.validate import settings; from dpfl_bench.config.compose import composed; "
-        "settings(composed(['batch_size=4', 'dataset=breast_cancer', 'model=mlp'])); settings(composed(['dataset=mnist', 'model=cnn']))"
+        "from dpfl_bench.config.validate import settings; from dpfl_bench.config.compose import composed;"
+        " settings(composed(['batch_size=4', 'dataset=breast_cancer', 'model=mlp']));"
+        " settings(composed(['dataset=mnist', 'model=cnn']))"
     )
     assert not loaded_by(code) & {"torch", "numpy", "scipy"}
 
@@ -375,6 +380,7 @@ def test_a_sweep_says_once_what_is_missing(
 def test_looking_for_files_loads_no_torch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DPFL_DATA_DIR", str(tmp_path / "none"))
     loaded = loaded_by(
-        "from dpfl_bench.cli import main; main('run -m --dry-run dataset=mnist,ixi dataset.root=nowhere'.split())"
+        "from dpfl_bench.cli import main; main('run -m --dry-run dataset=mnist,ixi"
+        " dataset.root=nowhere'.split())"
     )
     assert not loaded & {"torch", "torchvision", "scipy"}

@@ -40,14 +40,18 @@ class Algo(FedAvg):
         tell("algo")
 """
 DATASET = (
-    "_target_: {target}\nname: mine\nshape: [4]\nclasses: 2\nrecords: 40\nclients: 2\nlr: 1.0\ntest_fraction: 0.0\nsplit: global\n"
-    "standardise: none\nunit_norm: false\nseed: 0\nmax_row_norm: null\ngram: null\ncommand: touch {log}\n"
+    "_target_: {target}\nname: mine\nshape: [4]\nclasses: 2\nrecords: 40\nclients: 2\nlr: 1.0\ntest_fraction:"
+    " 0.0\nsplit: global\nstandardise: none\nunit_norm: false\nseed: 0\nmax_row_norm: null\ngram:"
+    " null\ncommand: touch {log}\n"
 )
 FILES = {
     "dataset": DATASET,
     "partition": "_target_: {target}\nname: mine\nseed: 0\ncommand: touch {log}\n",
     "model": "_target_: {target}\nname: mine\ncommand: touch {log}\n",
-    "algo": "# @package _global_\nalgo:\n  _target_: {target}\n  name: mine\n  private: true\n  command: touch {log}\n",
+    "algo": (
+        "# @package _global_\nalgo:\n  _target_: {target}\n  name: mine\n  private: true\n  command: touch"
+        " {log}\n"
+    ),
 }
 NAMED = {"dataset": "mine.load", "partition": "mine.deal", "model": "mine.model", "algo": "mine.Algo"}
 
@@ -120,8 +124,10 @@ def test_data_show_calls_it_when_told_to(group: str, tmp_path: Path, log: Path) 
     chosen = [f"{group}=mine", "clients=2", *([] if group == "partition" else ["partition=iid"])]
     refused = call("data", "show", "-cd", folder, *chosen)
     assert refused.code == 2
-    assert refused.err == (
-        f"dpfl-bench: {group}._target_={NAMED[group]}: data show calls no code of your own unless you say --own-code\n"
+    assert (
+        refused.err
+        == f"dpfl-bench: {group}._target_={NAMED[group]}: data show calls no code of your own unless you say"
+        " --own-code\n"
     )
     assert not log.exists()
     assert call("data", "show", "--own-code", "-cd", folder, *chosen).code == 0
@@ -135,8 +141,8 @@ def test_python_s_own_functions_are_nobody_s_target(group: str, tmp_path: Path, 
     said = call("run", "-cd", folder, *chosen, *QUICK)
     assert said.code == 2
     assert (
-        "_target_=os.system: expected a function or class of dpfl_bench or of your own, not one of Python's library"
-        in said.err
+        "_target_=os.system: expected a function or class of dpfl_bench or of your own, not one of Python's"
+        " library" in said.err
     )
     assert not log.exists()
 

@@ -147,7 +147,10 @@ def loader(file: Path) -> tuple[dict[str, Any], Any, dict[str, Any]]:
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
 def test_files_have_every_key(file: Path) -> None:
     config, function, own = loader(file)
-    common = "_target_ name shape classes records clients lr test_fraction split standardise unit_norm seed max_row_norm gram transform holds"
+    common = (
+        "_target_ name shape classes records clients lr test_fraction split standardise unit_norm seed"
+        " max_row_norm gram transform holds"
+    )
     some = {
         "task",
         "unknown",

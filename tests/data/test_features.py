@@ -298,7 +298,10 @@ def test_resnet18_offline(
     monkeypatch.setenv("TORCH_HOME", str(tmp_path))
     monkeypatch.setattr(torch.hub, "download_url_to_file", offline)
     raw = records(images(2, channels=3))
-    expected = r"cannot get https://.*resnet18-f37072fd\.pth .*hub/checkpoints/resnet18-f37072fd\.pth .*dataset\.weights=FILE"
+    expected = (
+        r"cannot get https://.*resnet18-f37072fd\.pth .*hub/checkpoints/resnet18-f37072fd\.pth"
+        r" .*dataset\.weights=FILE"
+    )
     with pytest.raises(DataError, match=expected) as caught:
         prepare(raw, **PLAIN, transform="resnet18")
     assert "\n" not in str(caught.value)

@@ -364,7 +364,10 @@ def test_a_user_in_two_files_of_a_part_is_refused(
     put(tmp_path, name, **{f"{part}__b": content({"three": record})})
     load(tmp_path)
     put(tmp_path, name, **{f"{part}__c": content({"four": record, "two": record})})
-    told = rf"data/{part}/c.json: user 'two' is in .*data/{part}/a.json already, expected one file in {part} for each user: remove the file"
+    told = (
+        rf"data/{part}/c.json: user 'two' is in .*data/{part}/a.json already, expected one file in {part} for"
+        r" each user: remove the file"
+    )
     with pytest.raises(DataError, match=told) as caught:
         load(tmp_path)
     assert "\n" not in str(caught.value)
@@ -392,7 +395,10 @@ def test_what_leafs_split_leaves_behind_is_no_error(tmp_path: Path) -> None:
         (
             "reddit",
             posts,
-            "download the data named in https://github.com/TalwalkarLab/leaf/tree/master/data/reddit and put its train and test",
+            (
+                "download the data named in https://github.com/TalwalkarLab/leaf/tree/master/data/reddit and"
+                " put its train and test"
+            ),
         ),
     ],
 )
@@ -400,7 +406,10 @@ def test_missing_folders(name: str, load: Callable[[Path], Records], steps: str,
     (tmp_path / name / "data").mkdir(parents=True)
     (tmp_path / name / "data/reddit_vocab.json").write_text(json.dumps(VOCABULARY))
     for part in ("train", "test"):
-        expected = rf"no file .*{name}/data/{part}/\*.json: expected .*{name}/data/train/\*.json and .*{name}/data/test/\*.json: "
+        expected = (
+            rf"no file .*{name}/data/{part}/\*.json: expected .*{name}/data/train/\*.json and"
+            rf" .*{name}/data/test/\*.json: "
+        )
         with pytest.raises(DataError, match=expected) as caught:
             load(tmp_path)
         assert steps in str(caught.value)

@@ -343,7 +343,10 @@ def test_the_real_sample_has_no_labels() -> None:
     root = real_data("Messidor/images_512")
     with pytest.raises(
         DataError,
-        match=r"labels are missing in .*Messidor .*Base11 .*labels.csv .*image,grade,hospital.*Annotation_Base11.csv",
+        match=(
+            r"labels are missing in .*Messidor .*Base11 .*labels.csv"
+            r" .*image,grade,hospital.*Annotation_Base11.csv"
+        ),
     ):
         load(root)
 

@@ -133,7 +133,7 @@ def test_the_crew(eight: None) -> None:
         assert (
             differing(told(cohort_of(settings), lambda p: engine.crew(settings, p.cohort, p.start)), expected)
             == []
-        )  # noqa: B023
+        )
 
 
 CORES: list[tuple[dict[str, str], int, int]] = [
@@ -213,7 +213,8 @@ class _Features(_On):
 def test_client_memories_that_do_not_fit_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """10 clients, 18 numbers, 4 bytes: 720."""
     message = (
-        r"^algo=dp_scaffold keeps a model-sized vector for each client, 10 x 18 numbers: 0\.0 GB, expected at most 0\.0; "
+        r"^algo=dp_scaffold keeps a model-sized vector for each client, 10 x 18 numbers: 0\.0 GB, expected at"
+        r" most 0\.0; "
         r"raise engine\.memory, lower clients or take a smaller model$"
     )
     with pytest.raises(ConfigError, match=message):

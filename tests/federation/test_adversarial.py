@@ -519,10 +519,8 @@ def test_workers_count_alike(place: str) -> None:
         played = evil(settings, 3e38)
         state = played.start
         with (
-            crew(played.cohort, state)
-            if crew is not cohorts.Alone
-            else cohorts.Alone(played.cohort) as working
-        ):  # type: ignore[call-arg]
+            crew(played.cohort, state) if crew is not cohorts.Alone else cohorts.Alone(played.cohort)
+        ) as working:  # type: ignore[call-arg]
             found = [played.cohort.play(state, played.schedule.round(0), working)]
         rounds.append([found[0][0].server.x.numpy().tobytes(), found[0][1].blanked])
     assert rounds[0] == rounds[1]

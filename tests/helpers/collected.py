@@ -47,7 +47,10 @@ BASE: dict[str, Any] = {
         "seconds": 1.5,
     },
 }
-CONFIG = "eps: {eps}\nlr: {lr}\nseed: 0\nprivacy:\n  clip: {clip}\n  name: secagg\nalgo:\n  _target_: a.b\n  name: {algo}\n"
+CONFIG = (
+    "eps: {eps}\nlr: {lr}\nseed: 0\nprivacy:\n  clip: {clip}\n  name: secagg\nalgo:\n  _target_: a.b\n  name:"
+    " {algo}\n"
+)
 
 
 def finish(

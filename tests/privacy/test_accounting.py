@@ -273,7 +273,10 @@ def test_refusals() -> None:
 
 def test_importing_costs_no_heavy_library() -> None:
     modules = "accounting, calibration, releases"
-    code = f"import sys; from dpfl_bench.problems import theory; from dpfl_bench.privacy import {modules}; print(*sys.modules)"
+    code = (
+        f"import sys; from dpfl_bench.problems import theory; from dpfl_bench.privacy import {modules};"
+        " print(*sys.modules)"
+    )
     loaded = set(
         subprocess.run(
             [sys.executable, "-c", code], capture_output=True, text=True, check=True

@@ -575,8 +575,10 @@ USES: dict[str, Callable[[Any, Tensor], Tensor]] = {
     "before": lambda m, x: m.first(x * m.first.bias),
     "overwritten": overwrite,
     "positions first": lambda m, x: m.second(m.first(x.unsqueeze(0).expand(2, -1, -1)).tanh()).sum(0),
-    "flattened": lambda m, x: m.second(m.first(x).unsqueeze(1).expand(-1, 3, -1).flatten(0, 1)).unflatten(
-        0, (len(x), 3)
+    "flattened": (
+        lambda m, x: m.second(m.first(x).unsqueeze(1).expand(-1, 3, -1).flatten(0, 1)).unflatten(
+            0, (len(x), 3)
+        )
     ),
     "mixed": lambda m, x: m.second(x + m.first(x).mean(0)),
     "mixed with those before": lambda m, x: m.second(m.first(x).cumsum(0)),

@@ -66,5 +66,8 @@ def test_a_start_near_an_optimum_that_is_not_there_is_refused_in_a_line(
     start = ("dataset=synthetic_linear", "model=linreg", "model.init=near_optimum")
     said = call("run", "algo=dp_fedavg", *start, "rounds=2", "local_steps=2", *QUICK)
     assert said.code == 2
-    told = "dpfl-bench: model.init=near_optimum: expected a problem whose optimum can be computed; use model.init=zeros"
+    told = (
+        "dpfl-bench: model.init=near_optimum: expected a problem whose optimum can be computed; use"
+        " model.init=zeros"
+    )
     assert said.err.strip().splitlines()[-1] == told

@@ -167,7 +167,10 @@ def test_kernels_that_openblas_is_told_to_take(monkeypatch: pytest.MonkeyPatch) 
 
 def test_kernels_that_openblas_takes_by_itself() -> None:
     """Whatever this environment says."""
-    script = "from dpfl_bench.machine import device; device.numpy_multiplies = lambda: True; import test_products; test_products.check_kernels()"
+    script = (
+        "from dpfl_bench.machine import device; device.numpy_multiplies = lambda: True; import test_products;"
+        " test_products.check_kernels()"
+    )
     own = {name: word for name, word in os.environ.items() if not name.startswith("OPENBLAS_")}
     subprocess.run(
         [sys.executable, "-c", script],

@@ -75,7 +75,10 @@ def mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         (
             "algo",
             "mine",
-            "# @package _global_\neps: .inf\nalgo:\n  _target_: mine.algo.Mine\n  name: mine\n  private: false\n",
+            (
+                "# @package _global_\neps: .inf\nalgo:\n  _target_: mine.algo.Mine\n  name: mine\n  private:"
+                " false\n"
+            ),
         ),
         ("dataset", "mine", DATASET),
     ):
@@ -108,9 +111,11 @@ def test_an_algorithm_that_was_edited_is_asked_about(mine: Path) -> None:
     (mine / "util.py").write_text("FACTOR = 0.5\n")
     asked = run("algo=mine")
     assert (asked.code, asked.out, asked.err.count("\n")) == (2, "", 1)
-    assert asked.err == (
-        f"dpfl-bench: {first.folder}: computed with other code (mine.util) than are there now; expected the same; "
-        f"say --force to compute it anew (this folder is kept as {first.folder.name}.old-N), or --accept to take the old result\n"
+    assert (
+        asked.err
+        == f"dpfl-bench: {first.folder}: computed with other code (mine.util) than are there now; expected"
+        f" the same; say --force to compute it anew (this folder is kept as {first.folder.name}.old-N), or"
+        " --accept to take the old result\n"
     )
     accepted = run("algo=mine", "--accept")
     assert accepted.out == first.out
@@ -349,8 +354,8 @@ def test_a_sweep_over_roots_leaves_none_out_as_the_same(roots: None) -> None:
     said = call("run", "-m", *FILES, "dataset.root=A,B", *SMALL)
     assert (said.code, said.err.count("\n")) == (2, 1)
     assert (
-        "dataset.root=A and dataset.root=B hold other records under one run id; expected the same; say outputs= for one of them"
-        in said.err
+        "dataset.root=A and dataset.root=B hold other records under one run id; expected the same; say"
+        " outputs= for one of them" in said.err
     )
     assert not Path("outputs").exists()
     same = call("run", "-m", *FILES, "dataset.root=A,C", *SMALL)
@@ -411,7 +416,8 @@ def test_modules_are_found_and_read_without_being_executed(
     monkeypatch.syspath_prepend(str(mine.parent))
     (mine / "__init__.py").write_text("raise RuntimeError('executed')\n")
     (mine / "util.py").write_text(
-        "from . import deep\nfrom .deep import far\nimport numpy, json\nimport importlib\nX = importlib.import_module('mine.late')\n"
+        "from . import deep\nfrom .deep import far\nimport numpy, json\nimport importlib\nX ="
+        " importlib.import_module('mine.late')\n"
     )
     (mine / "deep").mkdir()
     (mine / "deep" / "__init__.py").write_text("")

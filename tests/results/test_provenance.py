@@ -29,7 +29,10 @@ GIVEN = (
     "local_steps=2",
     *QUICK,
 )
-OTHER = "computed with other data (training file) than are there now; expected the same; say --force to compute it anew"
+OTHER = (
+    "computed with other data (training file) than are there now; expected the same; say --force to compute"
+    " it anew"
+)
 
 
 def write(records: int, seed: int = 0) -> None:
@@ -155,7 +158,9 @@ def test_a_checkpoint_goes_on_with_its_own_records_alone(monkeypatch: pytest.Mon
     write(60, seed=1)
     with pytest.raises(
         ConfigError,
-        match=r"begun with other data \(training file\) than are there now; expected the same; bring them back",
+        match=(
+            r"begun with other data \(training file\) than are there now; expected the same; bring them back"
+        ),
     ):
         run.run(settings, (), "")
     for answer in ((), ("--accept",)):

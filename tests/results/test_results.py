@@ -61,7 +61,10 @@ def test_numbers_of_numpy_are_plain_numbers(tmp_path: Path) -> None:
 
 
 def test_metrics_begin_with_the_contracts_columns() -> None:
-    contract = "seed, round, steps, eps, train_loss, test_loss, test_metric, test_error, update_norm, clipped_fraction, server_step"
+    contract = (
+        "seed, round, steps, eps, train_loss, test_loss, test_metric, test_error, update_norm,"
+        " clipped_fraction, server_step"
+    )
     assert METRICS[:11] == contract.split(", ")
     assert len(set(METRICS)) == len(METRICS)
 

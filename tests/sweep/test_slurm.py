@@ -170,7 +170,10 @@ def test_arrays_are_no_longer_than_the_cluster_takes(
         (
             "setup",
             "ls",
-            "hydra.launcher.setup=ls: expected lines of shell in brackets, hydra.launcher.setup='[module load a]'",
+            (
+                "hydra.launcher.setup=ls: expected lines of shell in brackets, hydra.launcher.setup='[module"
+                " load a]'"
+            ),
         ),
         (
             "on_interrupt",
@@ -212,7 +215,8 @@ def test_a_submission_that_was_not_answered_is_cancelled_and_made_again(fake: Fa
     """sbatch may time out after the controller has taken the job."""
     fake(
         "sbatch",
-        '[ $(grep -c sbatch calls) -gt 2 ] && echo "Submitted batch job 12" || { echo "sbatch: error: Socket timed out" >&2; exit 1; }',
+        '[ $(grep -c sbatch calls) -gt 2 ] && echo "Submitted batch job 12" || { echo "sbatch: error: Socket'
+        ' timed out" >&2; exit 1; }',
     )
     record = slurm().submit(Path("outputs/slurm"), slurm().tasks(points(2)))
     assert record.ids == ("12_0", "12_1")
@@ -251,7 +255,8 @@ def test_squeue_and_sacct(fake: Fake) -> None:
     fake("squeue", f"cat <<'END'\n{SQUEUE}END")
     fake(
         "sacct",
-        "echo '12_3|CANCELLED by 1000|None|mine'; echo '13|FAILED|NonZeroExitCode|mine'; echo '14|TIMEOUT|None|not mine'",
+        "echo '12_3|CANCELLED by 1000|None|mine'; echo '13|FAILED|NonZeroExitCode|mine'; echo"
+        " '14|TIMEOUT|None|not mine'",
     )
     seen = queue.look(dict.fromkeys(["12_0", "12_1", "12_2", "12_3", "13", "14"], "mine"))
     assert {job: str(word) for job, word in seen.items()} == {
@@ -523,8 +528,10 @@ def test_a_signal_off_a_terminal(
         assert isinstance(caught.value, signals.Interrupted)
         assert caught.value.exit_code == 128 + number
     else:
-        assert str(caught.value) == (
-            "left in Slurm: 3 jobs of this sweep; the same command waits for them, squeue --jobs=1 shows them, scancel '1_[0-2]' ends them"
+        assert (
+            str(caught.value)
+            == "left in Slurm: 3 jobs of this sweep; the same command waits for them, squeue --jobs=1 shows"
+            " them, scancel '1_[0-2]' ends them"
         )
 
 

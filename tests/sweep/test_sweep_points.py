@@ -95,19 +95,31 @@ def test_divisors_beside_numbers_are_each_run_once() -> None:
     [
         (
             ["local_steps=divisors"],
-            "local_steps=divisors: expected a whole number; a sweep over divisors needs -m (dpfl-bench run -m local_steps=divisors ...)",
+            (
+                "local_steps=divisors: expected a whole number; a sweep over divisors needs -m (dpfl-bench"
+                " run -m local_steps=divisors ...)"
+            ),
         ),
         (
             ["-m", "local_steps=divisors", "rounds=3"],
-            "local_steps=divisors, rounds=3: expected total_steps, whose divisors are meant; the rounds follow",
+            (
+                "local_steps=divisors, rounds=3: expected total_steps, whose divisors are meant; the rounds"
+                " follow"
+            ),
         ),
         (
             ["-m", "local_steps=divisors:1"],
-            "local_steps=divisors:1: expected at least 2 of them (the first and the last), or divisors for all",
+            (
+                "local_steps=divisors:1: expected at least 2 of them (the first and the last), or divisors"
+                " for all"
+            ),
         ),
         (
             ["-m", "local_steps=divisors:some"],
-            "local_steps=divisors:some: expected at least 2 of them (the first and the last), or divisors for all",
+            (
+                "local_steps=divisors:some: expected at least 2 of them (the first and the last), or divisors"
+                " for all"
+            ),
         ),
         (["-m", "total_steps=0", "local_steps=divisors"], "total_steps=0: expected at least 1"),
         (["--dry-run"], "--dry-run: expected a sweep; say -m too"),
@@ -148,7 +160,8 @@ def test_all_wrong_jobs_are_told_before_the_first_one_starts(flags: tuple[str, .
         f"dpfl-bench: job {number} of 8" for number in (2, 3, 4, 6, 7, 8)
     ]
     assert lines[0].endswith(
-        "(local_steps=1 eps=-1 total_steps=10 plot=False device=cpu): eps=-1: expected eps > 0 (use eps=inf for no privacy)"
+        "(local_steps=1 eps=-1 total_steps=10 plot=False device=cpu): eps=-1: expected eps > 0 (use eps=inf"
+        " for no privacy)"
     )
     assert "(local_steps=3 eps=2 " in lines[1]
     assert "local_steps=3: expected a divisor of total_steps=10; the nearest are 1, 2, 5, 10" in lines[1]
@@ -191,8 +204,10 @@ def test_dry_run_tells_what_is_there() -> None:
 
 def test_dry_run_without_a_measurement() -> None:
     said = call("run", "-m", "--dry-run", "eps=1,2", *SMALL)
-    assert said.out.splitlines()[-1] == (
-        "2 jobs, 0 finished, 2 to run: no finished run of these algorithms, data sets and models to measure by"
+    assert (
+        said.out.splitlines()[-1]
+        == "2 jobs, 0 finished, 2 to run: no finished run of these algorithms, data sets and models to"
+        " measure by"
     )
     call("run", "algo=dp_fedavg", *SMALL)
     said = call("run", "-m", "--dry-run", "algo=dp_fedavg,dp_scaffnew", "eps=1", *SMALL)
@@ -261,9 +276,9 @@ def test_durations(seconds: float, said: str) -> None:
 
 def test_a_dry_run_imports_no_torch() -> None:
     script = (
-        "import sys\nfrom dpfl_bench.cli import main\ntry:\n main(sys.argv[1:])\nexcept SystemExit as stop:\n assert not stop.code\n"
-        "assert 'dpfl_bench.sweep.sweep' in sys.modules\nfor name in ('torch', 'numpy', 'pandas', 'sklearn', 'scipy'):\n"
-        " assert name not in sys.modules, name\n"
+        "import sys\nfrom dpfl_bench.cli import main\ntry:\n main(sys.argv[1:])\nexcept SystemExit as stop:\n"
+        " assert not stop.code\nassert 'dpfl_bench.sweep.sweep' in sys.modules\nfor name in ('torch',"
+        " 'numpy', 'pandas', 'sklearn', 'scipy'):\n assert name not in sys.modules, name\n"
     )
     given = (
         "run",

@@ -81,7 +81,10 @@ def test_for_a_person(sweep: Path) -> None:
         f"  running     {run_of('5').path.name}  lr=5 {given}: running, its process lives",
         f"  failed      {run_of('2').path.name}  lr=2 {given}: ValueError: it",
         f"  interrupted {run_of('3').path.name}  lr=3 {given}: stopped by SIGTERM",
-        f"  died        {run_of('4').path.name}  lr=4 {given}: its process ended without a word; goes on from its checkpoint",
+        (
+            f"  died        {run_of('4').path.name}  lr=4 {given}: its process ended without a word; goes on"
+            " from its checkpoint"
+        ),
         "to finish:",
         f"  {COMMAND}",
     ]
@@ -142,7 +145,10 @@ def test_files_that_cannot_be_read_are_made_anew() -> None:
     (run_of("1").path / "status.json").write_text('{"status": ')
     assert call("status").out.splitlines()[:2] == [
         "2 runs: 1 done, 1 unreadable",
-        f"  unreadable  {run_of('1').path.name}  lr=1 total_steps=10 plot=False device=cpu: status.json or result.json cannot be read",
+        (
+            f"  unreadable  {run_of('1').path.name}  lr=1 total_steps=10 plot=False device=cpu: status.json"
+            " or result.json cannot be read"
+        ),
     ]
     assert call(*sweep).code == 0
     assert call("status").out == "2 runs: 2 done\n"
@@ -185,13 +191,18 @@ def test_the_command_of_a_single_run_is_the_one_that_was_typed() -> None:
 def test_no_run(folder: str) -> None:
     said = call("status", folder)
     assert said.code == 2
-    assert said.err == (
-        f"dpfl-bench: {folder}: expected outputs, outputs/runs, or the folder of a sweep or run, found no run; run dpfl-bench run first\n"
+    assert (
+        said.err
+        == f"dpfl-bench: {folder}: expected outputs, outputs/runs, or the folder of a sweep or run, found no"
+        " run; run dpfl-bench run first\n"
     )
 
 
 def test_status_imports_no_torch(sweep: Path) -> None:
-    script = "import sys\nfrom dpfl_bench.cli import main\ntry:\n main(['status'])\nexcept SystemExit as stop:\n assert not stop.code\n"
+    script = (
+        "import sys\nfrom dpfl_bench.cli import main\ntry:\n main(['status'])\nexcept SystemExit as stop:\n"
+        " assert not stop.code\n"
+    )
     done = subprocess.run(
         [sys.executable, "-c", script + "assert 'torch' not in sys.modules"], capture_output=True, text=True
     )

@@ -39,8 +39,8 @@ def cnn(
     """
     if len(shape) != 3:
         raise ValueError(
-            f"dataset.shape={list(shape)}: expected images of shape [channels, height, width] for model=cnn and its like "
-            "(use model=mlp or logreg)"
+            f"dataset.shape={list(shape)}: expected images of shape [channels, height, width] for model=cnn"
+            " and its like (use model=mlp or logreg)"
         )
     active = activation_of(activation, s, temp, o)
     ranges.check("model.pooled", pooled, ranges.POOLED)

@@ -23,7 +23,8 @@ def lstm(
     """
     if len(shape) != 1:
         raise ValueError(
-            f"dataset.shape={list(shape)}: expected sequences of tokens, shape [length], for model=lstm (use model=cnn for images)"
+            f"dataset.shape={list(shape)}: expected sequences of tokens, shape [length], for model=lstm (use"
+            " model=cnn for images)"
         )
     for name, value in {
         "embedding": embedding,

@@ -44,7 +44,8 @@ def convolutions(
     """
     if input_groups < 0 or (input_groups and shape[0] % input_groups):
         raise ValueError(
-            f"model.input_groups={input_groups}: expected 0 or what divides the {shape[0]} channels of dataset.shape"
+            f"model.input_groups={input_groups}: expected 0 or what divides the {shape[0]} channels of"
+            " dataset.shape"
         )
     layers = _layers(channels, kernel, padding, stride, pool, pool_stride)
     size = list(shape[1:])
@@ -52,8 +53,9 @@ def convolutions(
         size = [layer.left(n) for n in size]
         if min(size) < 1:
             raise ValueError(
-                f"dataset.shape={list(shape)}: nothing is left of {shape[1]}x{shape[2]} after the convolutions and pools of "
-                f"model.channels={list(channels)}; use larger images, fewer layers or model=mlp"
+                f"dataset.shape={list(shape)}: nothing is left of {shape[1]}x{shape[2]} after the"
+                f" convolutions and pools of model.channels={list(channels)}; use larger images, fewer layers"
+                " or model=mlp"
             )
     return layers, size
 
@@ -83,6 +85,7 @@ def _each(name: str, value: PerLayer, count: int, least: int = 1) -> list[int]:
     numbers = list(value) if isinstance(value, list) else [value] * count
     if len(numbers) != count or any(type(n) is not int or n < least for n in numbers):
         raise ValueError(
-            f"model.{name}={value}: expected a whole number >= {least} or a list of {count}, one for each of model.channels"
+            f"model.{name}={value}: expected a whole number >= {least} or a list of {count}, one for each of"
+            " model.channels"
         )
     return numbers

@@ -22,17 +22,20 @@ def unet3d(shape: list[int], classes: int, channels: int, blocks: int) -> nn.Mod
     """
     if len(shape) != 4:
         raise ValueError(
-            f"dataset.shape={list(shape)}: expected volumes of shape [channels, depth, height, width] for model=unet3d"
+            f"dataset.shape={list(shape)}: expected volumes of shape [channels, depth, height, width] for"
+            " model=unet3d"
         )
     if classes != 1:
         raise ValueError(
-            f"model=unet3d: expected masks of 0 and 1, that is one class, got {classes} (use model=mlp or logreg to classify whole records)"
+            f"model=unet3d: expected masks of 0 and 1, that is one class, got {classes} (use model=mlp or"
+            " logreg to classify whole records)"
         )
     if channels < 1 or blocks < 1:
         raise ValueError(f"model.channels={channels}, model.blocks={blocks}: expected both at least 1")
     if min(shape[1:]) < 2 ** (blocks - 1):
         raise ValueError(
-            f"dataset.shape={list(shape)}: expected at least {2 ** (blocks - 1)} voxels a side for {blocks} blocks; lower model.blocks"
+            f"dataset.shape={list(shape)}: expected at least {2 ** (blocks - 1)} voxels a side for {blocks}"
+            " blocks; lower model.blocks"
         )
     return UNet3d(shape[0], channels, blocks)
 

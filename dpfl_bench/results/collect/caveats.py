@@ -40,7 +40,10 @@ def of_runs(finished: Sequence[Run], found: Found, clashes: Sequence[Clash]) -> 
         if any(origin(run, part) is None for part in ("targets", "package", "data"))
     ]
     if silent:
-        says = f"{len(silent)} of {len(finished)} runs do not tell by which code and on which data they were computed"
+        says = (
+            f"{len(silent)} of {len(finished)} runs do not tell by which code and on which data they were"
+            " computed"
+        )
         said.append(
             Caveat(
                 "no_origin", f"{says} ({silent[0]}{', ...' if len(silent) > 1 else ''}).", {"runs": silent}
@@ -49,7 +52,10 @@ def of_runs(finished: Sequence[Run], found: Found, clashes: Sequence[Clash]) -> 
     if found.twice:
         taken, left = found.twice[0]
         more = f", and {len(found.twice) - 1} more" if len(found.twice) > 1 else ""
-        says = f"Run {taken.name} has two folders that tell different results, {left.path} and {taken.path}, which was taken{more}."
+        says = (
+            f"Run {taken.name} has two folders that tell different results, {left.path} and {taken.path},"
+            f" which was taken{more}."
+        )
         folders = [
             {"run": run.name, "taken": str(run.path), "left": str(other.path)} for run, other in found.twice
         ]
@@ -67,11 +73,17 @@ def ended(finished: Sequence[Run], bad: Sequence[Row], by: str) -> list[Caveat]:
     points = [point for point in bad if set(point["run_ids"]) & set(early)]
     said = []
     if early:
-        says = f"Diverged: {len(early)} of {len(finished)} runs; the {len(points)} points they belong to have no error and cannot be best."
+        says = (
+            f"Diverged: {len(early)} of {len(finished)} runs; the {len(points)} points they belong to have no"
+            " error and cannot be best."
+        )
         said.append(Caveat("diverged", says, {"runs": early}))
     if len(points) < len(bad):
         silent = [point["run_ids"][0] for point in bad if not set(point["run_ids"]) & set(early)]
-        says = f"No {by.replace('_', ' ')} in {len(silent)} points ({silent[0]}{', ...' if len(silent) > 1 else ''}): they cannot be best."
+        says = (
+            f"No {by.replace('_', ' ')} in {len(silent)} points"
+            f" ({silent[0]}{', ...' if len(silent) > 1 else ''}): they cannot be best."
+        )
         said.append(Caveat("no_error", says, {"runs": silent}))
     return said
 
@@ -106,7 +118,10 @@ def of_table(
     return [caveat for caveat in said if caveat]
 
 
-_SEED = "One seed at points of {rows}: what is best there may be luck, and which are as good is not known (?); repeats=5 makes five."
+_SEED = (
+    "One seed at points of {rows}: what is best there may be luck, and which are as good is not known (?);"
+    " repeats=5 makes five."
+)
 _POINT = "One point only in {rows}: nothing was swept, so it is no optimum."
 _STEPS = (
     'One number of local steps only in {rows}: they were not swept, so "best local steps" is what was given.'
@@ -251,7 +266,8 @@ def _other_splits(rows: Sequence[Row], points: Sequence[Row]) -> Caveat | None:
         if splits[tuple(base["run_ids"])] != splits[tuple(row["run_ids"])]:
             found.append(row)
     says = (
-        f"The gap of {_names(found, rows)} is to runs on other splits of the data: part of it may be the splits' own."
+        f"The gap of {_names(found, rows)} is to runs on other splits of the data: part of it may be the"
+        " splits' own."
         if found
         else ""
     )
@@ -274,8 +290,9 @@ def _shared(points: Iterable[Row]) -> Caveat | None:
     for point in points:
         if point["budget"] < math.inf and point["n_draws"] < point["n_seeds"]:
             says = (
-                f"Splits of the data share seeds, and so noise ({name(point)}: {point['n_seeds']} repeats, {point['n_draws']} draws): "
-                "their luck is in no ± and in no \"as good\". 'seed=range(0,100,10)' 'dataset.seed=${seed}' gives each split its own."
+                f"Splits of the data share seeds, and so noise ({name(point)}: {point['n_seeds']} repeats,"
+                f' {point["n_draws"]} draws): their luck is in no ± and in no "as good".'
+                " 'seed=range(0,100,10)' 'dataset.seed=${seed}' gives each split its own."
             )
             return Caveat("shared_seeds", says, _rows([point]))
     return None

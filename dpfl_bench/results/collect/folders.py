@@ -70,7 +70,8 @@ def look(folders: Iterable[str]) -> Found:
     for folder in map(Path, folders):
         if not folder.is_dir():
             raise ConfigError(
-                f"{folder}: expected folders with runs, there is nothing of that name; run dpfl-bench run first"
+                f"{folder}: expected folders with runs, there is nothing of that name; run dpfl-bench run"
+                " first"
             )
         read_ones, unread = sweeps.below(folder)
         found = {sweep.path: sweep for sweep in read_ones}

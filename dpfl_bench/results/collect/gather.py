@@ -77,7 +77,8 @@ class Collected:
             else ""
         )
         lines.append(
-            f"{self.runs} runs; {f'{files}{self.folder}' if files else 'none is finished, so nothing is written'}"
+            f"{self.runs} runs;"
+            f" {f'{files}{self.folder}' if files else 'none is finished, so nothing is written'}"
         )
         return "\n".join(lines) + "\n"
 
@@ -88,12 +89,14 @@ class Collected:
             words = Counter(run.word for run in self.found.runs if run.word)
             names = ", ".join(self.unfinished[:5]) + (", ..." if len(self.unfinished) > 5 else "")
             lines.append(
-                f"unfinished: {len(self.unfinished)} ({', '.join(f'{n} {word}' for word, n in words.items())}): {names}"
+                f"unfinished: {len(self.unfinished)}"
+                f" ({', '.join(f'{n} {word}' for word, n in words.items())}): {names}"
             )
         lines += [f"left out: {count} ({why})" for why, count in self.left_out.items()]
         for sweep, count in self.found.missing:
             lines.append(
-                f"missing: {count} of {len(sweep.runs)} points of {sweep.path} have no run folder; to finish: {sweep.command}"
+                f"missing: {count} of {len(sweep.runs)} points of {sweep.path} have no run folder; to finish:"
+                f" {sweep.command}"
             )
         if self.found.broken:
             lines.append(f"left out: {self.found.broken} folders with a sweep.json that cannot be read")
@@ -115,7 +118,8 @@ def collect(
     found = folders.look(given)
     if not found.runs and not found.missing:
         raise ConfigError(
-            f"{' '.join(given)}: expected folders with runs (with a status.json), found none; run dpfl-bench run first"
+            f"{' '.join(given)}: expected folders with runs (with a status.json), found none; run dpfl-bench"
+            " run first"
         )
     finished = sorted((run for run in found.runs if run.result), key=lambda run: run.name)
     if not finished:
@@ -157,7 +161,8 @@ def _target(first: Path, to: str | None) -> Path:
         target.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ConfigError(
-            f"{target}: expected a folder that can be written, or its name ({error.strerror}); say another by --to DIR"
+            f"{target}: expected a folder that can be written, or its name ({error.strerror}); say another by"
+            " --to DIR"
         ) from None
     return target
 

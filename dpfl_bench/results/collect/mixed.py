@@ -83,7 +83,8 @@ def refuse(found: Iterable[Clash]) -> None:
     if bad:
         more = f" (and {len(bad) - 1} more)" if len(bad) > 1 else ""
         raise ConfigError(
-            f"{bad[0].says}{more}; expected one: compute the others anew (dpfl-bench run --force), give other folders, or say --mixed"
+            f"{bad[0].says}{more}; expected one: compute the others anew (dpfl-bench run --force), give other"
+            " folders, or say --mixed"
         )
 
 

@@ -64,7 +64,10 @@ def _apart(point: Row) -> str:
     if point["n_draws"] < point["n_seeds"]:
         return "splits of the data share noise, and the difference of two such models has none"
     if len(point["split_means"]) > 1 and point.get("unit") != "record":
-        return f"each split ({' or '.join(SPLIT)}) deals other records to a client, and eps is of one dealing's clients"
+        return (
+            f"each split ({' or '.join(SPLIT)}) deals other records to a client, and eps is of one dealing's"
+            " clients"
+        )
     return ""
 
 

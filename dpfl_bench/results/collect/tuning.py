@@ -49,7 +49,8 @@ def tuned(
                 eps, trials = _epsilon(members, folders, asked.distribution, mean), mean
             except PrivacyError as error:
                 notes.append(
-                    f"no eps with tuning for {row['algo']} on {row['dataset']} at eps {row['budget']:.4g}: {error}"
+                    f"no eps with tuning for {row['algo']} on {row['dataset']} at eps {row['budget']:.4g}:"
+                    f" {error}"
                 )
         made.append({**row, "tuning_trials": trials, "tuning_eps": eps})
     if all(row["budget"] == math.inf for row in rows):
@@ -96,7 +97,8 @@ def candidate(folder: RunFolder) -> Candidate:
         raise PrivacyError(f"run {folder.path.name} has no noise; expected runs with privacy")
     if not alternatives:
         raise PrivacyError(
-            f"run {folder.path.name}: no bound holds before its cohorts are drawn; expected client_sampling=fixed"
+            f"run {folder.path.name}: no bound holds before its cohorts are drawn; expected"
+            " client_sampling=fixed"
         )
     return alternatives[0], z
 
@@ -112,10 +114,12 @@ def _assumptions(asked: Tuning) -> str:
     mean = "as many on average as points were run" if asked.mean is None else f"{asked.mean:g} on average"
     nothing = " (nothing, if there was none)" if asked.distribution == "poisson" else ""
     return (
-        f"eps with tuning: at the runs' delta, for releasing the best of a random number of trials ({asked.distribution}, {mean}; "
-        "Papernot & Steinke 2022), each a fresh run, of one seed, of a point drawn uniformly at random from the row's points. It holds "
-        f"if the number of trials is drawn beforehand and kept secret, if only the best trial is released{nothing}, and if the score "
-        "that trials are compared by comes from public data or is part of what a run releases within its eps (the test error of these "
-        "tables is neither, unless the test records are public). It takes the largest Rényi divergence over the points, and it says "
-        "nothing of this sweep, which tried every point."
+        "eps with tuning: at the runs' delta, for releasing the best of a random number of trials"
+        f" ({asked.distribution}, {mean}; Papernot & Steinke 2022), each a fresh run, of one seed, of a point"
+        " drawn uniformly at random from the row's points. It holds if the number of trials is drawn"
+        f" beforehand and kept secret, if only the best trial is released{nothing}, and if the score that"
+        " trials are compared by comes from public data or is part of what a run releases within its eps"
+        " (the test error of these tables is neither, unless the test records are public). It takes the"
+        " largest Rényi divergence over the points, and it says nothing of this sweep, which tried every"
+        " point."
     )

@@ -105,7 +105,8 @@ def _compute(point: Point, composed: Composed, folder: RunFolder, claim: Claim) 
     made = settings(composed)
     if made.run_id != point.run_id:
         raise ConfigError(
-            f"run {made.run_id}: expected {point.run_id}, a config file has changed since the sweep began; start it again"
+            f"run {made.run_id}: expected {point.run_id}, a config file has changed since the sweep began;"
+            " start it again"
         )
     preload("dpfl_bench.experiment.run")
     from dpfl_bench.experiment.run import compute

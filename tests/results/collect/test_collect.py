@@ -54,7 +54,10 @@ def test_json_keeps_its_keys() -> None:
     assert (made["runs"], made["unfinished"], made["outdated"], made["note"]) == (3, ["b"], 1, TUNING)
     assert (made["states"], made["missing"]) == ({"done": 1, "failed": 1}, 0)
     assert made["left_out"] == {folders.OUTDATED: 1}
-    columns = "dataset setting algo guarantee budget eps_target local_steps rounds clip lr test_error_mean test_error_std eps gap"
+    columns = (
+        "dataset setting algo guarantee budget eps_target local_steps rounds clip lr test_error_mean"
+        " test_error_std eps gap"
+    )
     assert set(columns.split()) < set(made["table"][0])
     assert made["table"][0]["gap"] is None
 
@@ -95,7 +98,10 @@ def test_what_a_sweep_lacks_is_told_with_its_command() -> None:
     finish("other", "outputs/runs", test_error_mean=0.1)
     for folder in ("outputs", "outputs/runs"):
         made = call("collect", folder, "--to", "out")
-        line = f"missing: 2 of 4 points of {sweep.path} have no run folder; to finish: dpfl-bench run -m eps=0,1,2,3"
+        line = (
+            f"missing: 2 of 4 points of {sweep.path} have no run folder; to finish: dpfl-bench run -m"
+            " eps=0,1,2,3"
+        )
         assert line in made.out.splitlines()
         assert call("collect", folder, "--to", "out", "--json").json["missing"] == 2
     of_sweep = call("collect", str(sweep.path), "--to", "out", "--json").json

@@ -149,7 +149,8 @@ def test_no_baseline_and_the_command_that_adds_it() -> None:
     found = said()
     says = found["no_baseline"]["says"]
     assert says.startswith(
-        "No run with eps=inf beside the row (dp_fedavg on breast_cancer at eps 2), so the gap is not known; to add it: "
+        "No run with eps=inf beside the row (dp_fedavg on breast_cancer at eps 2), so the gap is not known;"
+        " to add it: "
     )
     command = says.partition("to add it: ")[2]
     assert command == found["no_baseline"]["rows"][0]["command"]
@@ -157,7 +158,7 @@ def test_no_baseline_and_the_command_that_adds_it() -> None:
     assert words[:3] == ["dpfl-bench", "run", "-m"]
     assert call(*words[1:]).code == 0
     assert "no_baseline" not in said()
-    (row, private) = collect(["runs"], "out").table.rows
+    row, private = collect(["runs"], "out").table.rows
     assert (row["budget"], row["tried"], private["gap"]) == (
         INF,
         [1, 2, 4],

@@ -63,8 +63,8 @@ def test_seeds_of_an_edited_algorithm_are_not_pooled() -> None:
     finish("b", point_id="p", seeds=[1], test_error_mean=0.3, **origin(targets=OTHER))
     err = refused()
     assert (
-        "algo dp_fedavg, model logreg, dataset digits, partition None: different code of their own (origin.targets)"
-        in err
+        "algo dp_fedavg, model logreg, dataset digits, partition None: different code of their own"
+        " (origin.targets)" in err
     )
     assert f"{ONE}: runs/a; {OTHER}: runs/b" in err
     assert "--force" in err
@@ -191,7 +191,10 @@ def test_where_only_the_rest_of_the_package_differs_it_is_said() -> None:
         finish(name, local_steps=ord(name), **origin(package=package))
     said = call("collect", "runs", "--to", "out")
     assert said.code == 0
-    line = f"these runs: different states of dpfl-bench's code (origin.package), {ONE}: runs/a, runs/b; {OTHER}: runs/c"
+    line = (
+        f"these runs: different states of dpfl-bench's code (origin.package), {ONE}: runs/a, runs/b; {OTHER}:"
+        " runs/c"
+    )
     assert line in said.out.splitlines()
     assert line.replace("_", "\\_").split("(")[0] in Path("out/table.md").read_text()
     assert "| mixed |" not in said.out, "a column is for what is not to be mixed"

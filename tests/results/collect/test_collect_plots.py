@@ -97,8 +97,8 @@ def test_nothing_is_cut_off_or_overlaps(
         Figure, "savefig", lambda figure, *a, **k: (figures.append(figure), saved(figure, *a, **k))
     )
     title = (
-        "a_data_set: model with_a_long_name, clients 1000, sampled_clients 100, partition dirichlet, partition.alpha 0.3\n"
-        + "guarantee, " * 12
+        "a_data_set: model with_a_long_name, clients 1000, sampled_clients 100, partition dirichlet,"
+        " partition.alpha 0.3\n" + "guarantee, " * 12
     )
     plots.u_curves(points(algorithms, budgets, steps), Path("u.png"), title)
     (figure,) = figures
@@ -135,7 +135,7 @@ def test_one_seed_has_no_band_in_the_legend(monkeypatch: pytest.MonkeyPatch) -> 
     kept = lambda figure, *a, **k: (
         told.append([t.get_text() for t in figure.legends[0].get_texts()]),
         saved(figure, *a, **k),
-    )  # noqa: E731
+    )
     monkeypatch.setattr(Figure, "savefig", kept)
     for seeds in (1, 3):
         plots.u_curves(points(1, [INF, 2.0], [1, 2], seeds), Path("u.png"), "x")

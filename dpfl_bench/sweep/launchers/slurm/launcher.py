@@ -30,7 +30,8 @@ from dpfl_bench.sweep.progress import Progress
 
 FULL = re.compile("MaxSubmit")  # Assoc..., QOS...: the site's limit of jobs in the queue
 PASSING = re.compile(
-    r"timed out|unable to contact|connection refused|temporarily|transport endpoint|zero bytes|unexpected message",
+    r"timed out|unable to contact|connection refused|temporarily|transport endpoint|zero bytes|unexpected"
+    r" message",
     re.I,
 )
 LEAST = {
@@ -77,11 +78,13 @@ class Slurm:
                 raise ConfigError(f"hydra.launcher.{key}={value}: expected a whole number, at least {least}")
         if isinstance(self.setup, str) or not all(isinstance(line, str) for line in self.setup):
             raise ConfigError(
-                f"hydra.launcher.setup={self.setup}: expected lines of shell in brackets, hydra.launcher.setup='[module load a]'"
+                f"hydra.launcher.setup={self.setup}: expected lines of shell in brackets,"
+                " hydra.launcher.setup='[module load a]'"
             )
         if self.on_interrupt not in (None, "cancel", "detach"):
             raise ConfigError(
-                f"hydra.launcher.on_interrupt={self.on_interrupt}: expected cancel, detach or null (asks on a terminal)"
+                f"hydra.launcher.on_interrupt={self.on_interrupt}: expected cancel, detach or null (asks on a"
+                " terminal)"
             )
 
     @property
@@ -128,7 +131,8 @@ class Slurm:
                 wait = next(waits, None)
                 if wait is None or not PASSING.search(said):
                     raise ConfigError(
-                        f"sbatch: {said}; see hydra.launcher.* (dpfl-bench run --cfg hydra hydra/launcher=slurm)"
+                        f"sbatch: {said}; see hydra.launcher.* (dpfl-bench run --cfg hydra"
+                        " hydra/launcher=slurm)"
                     ) from None
                 time.sleep(wait)
 
@@ -172,7 +176,8 @@ def _submitit() -> Any:
         ) from None
     if shutil.which("sbatch") is None or shutil.which("srun") is None:
         raise ConfigError(
-            "hydra/launcher=slurm: expected sbatch and srun on this machine; run on the cluster, or take hydra/launcher=joblib"
+            "hydra/launcher=slurm: expected sbatch and srun on this machine; run on the cluster, or take"
+            " hydra/launcher=joblib"
         )
     return submitit
 

@@ -68,7 +68,8 @@ def _asked(jobs: int) -> Choice:
     answers: dict[str, Choice] = {"c": "cancel", "d": "detach", "w": "wait"}
     while True:
         sys.stderr.write(
-            f"\ndpfl-bench: in Slurm: {number_of(jobs)} of this sweep. [c]ancel them (checkpoints stay), [d]etach (they go on), [w]ait on? "
+            f"\ndpfl-bench: in Slurm: {number_of(jobs)} of this sweep. [c]ancel them (checkpoints stay),"
+            " [d]etach (they go on), [w]ait on? "
         )
         sys.stderr.flush()
         try:

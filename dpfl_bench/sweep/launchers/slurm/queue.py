@@ -98,7 +98,8 @@ def ask(*command: str) -> str:
         )
     except FileNotFoundError:
         raise ConfigError(
-            f"{command[0]}: expected Slurm's commands on this machine, there are none; run on the cluster, or take hydra/launcher=joblib"
+            f"{command[0]}: expected Slurm's commands on this machine, there are none; run on the cluster, or"
+            " take hydra/launcher=joblib"
         ) from None
     except subprocess.TimeoutExpired:
         raise Unanswered(f"{command[0]}: no answer in {ANSWER_SECONDS:.0f} s") from None

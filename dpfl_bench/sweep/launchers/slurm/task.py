@@ -50,7 +50,8 @@ class Task:
             if RunFolder(point.folder).state().word not in ("done", "diverged", "failed"):
                 write_failed(
                     point,
-                    f"given up: Slurm started it {restarts + 1} times; more hydra.launcher.time, or hydra.launcher.requeues",
+                    f"given up: Slurm started it {restarts + 1} times; more hydra.launcher.time, or"
+                    " hydra.launcher.requeues",
                 )
         return 1
 

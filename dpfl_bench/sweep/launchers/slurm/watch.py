@@ -117,7 +117,8 @@ class Watch:
             except Full as error:  # goes on as jobs end
                 if not self.jobs:
                     raise ConfigError(
-                        f"{error}: expected room in the queue for an array; set hydra.launcher.array_size below it"
+                        f"{error}: expected room in the queue for an array; set hydra.launcher.array_size"
+                        " below it"
                     ) from None
                 if not self.full:
                     say(f"{error}; the other points ({len(self.todo)}) wait for room in the queue")
@@ -214,7 +215,8 @@ class Watch:
         """
         if self.jobs:
             say(
-                f"cancelling {number_of(len(self.jobs))}, and waiting until they have written their checkpoints"
+                f"cancelling {number_of(len(self.jobs))}, and waiting until they have written their"
+                " checkpoints"
             )
         try:
             queue.cancel(list(self.jobs))
