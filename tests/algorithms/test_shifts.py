@@ -21,7 +21,7 @@ from dpfl_bench.federation.sampling import LotRule
 from dpfl_bench.federation.schedule import Schedule
 from dpfl_bench.privacy.accounting import epsilon
 from dpfl_bench.privacy.releases import Composition, Releases, view
-from dpfl_bench.problems.linear import LinearProblem
+from dpfl_bench.problems.closed_form import LinearProblem
 
 CLIENTS, ROUNDS, RUNS = 60, 4, 300
 CLIP, MULTIPLIER = (

@@ -32,7 +32,7 @@ from dpfl_bench.privacy.ledger import Ledger
 from dpfl_bench.privacy.privunit import PrivUnit
 from dpfl_bench.problems import linear
 from dpfl_bench.problems.bookkeeping import rules, sums
-from dpfl_bench.problems.linear import LinearProblem
+from dpfl_bench.problems.closed_form import LinearProblem
 from dpfl_bench.problems.models.cnn import cnn
 from dpfl_bench.problems.models.mlp import mlp
 from dpfl_bench.problems.module import ModuleProblem

@@ -26,7 +26,7 @@ from dpfl_bench.federation.schedule import Schedule
 from dpfl_bench.privacy.accounting import delta_of_gaussian, epsilon
 from dpfl_bench.privacy.privunit import PrivUnit, equal_split
 from dpfl_bench.privacy.releases import Releases, view
-from dpfl_bench.problems.linear import LinearProblem
+from dpfl_bench.problems.closed_form import LinearProblem
 
 pytestmark = pytest.mark.slow
 SURE, RATE = 4.0, 0.5  # standard errors; learning rate
