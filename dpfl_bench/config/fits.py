@@ -18,7 +18,7 @@ from dpfl_bench.checks.errors import ConfigError
 from dpfl_bench.config.settings import PARTITIONS, Settings
 from dpfl_bench.data import published
 from dpfl_bench.data.records import Scaling, check_tokens
-from dpfl_bench.federation import shares
+from dpfl_bench.federation import lot_size, shares
 from dpfl_bench.problems.models.sizes import VGG_KERNEL, convolutions
 
 GROUPS = ("dataset", "partition", "model")
@@ -161,8 +161,7 @@ def _check_lots_of_shards(made: Settings, known: int) -> None:
     if size is None or made.records is not None or least is None or mean is None or not least < size <= mean:
         return
     smallest = _smallest(known, made.clients, made.partition["shards_per_client"], made.partition["seed"])
-    if size > smallest:
-        raise ConfigError(lot_too_large(size, smallest))
+    lot_size.check(size, smallest)
 
 
 @lru_cache(maxsize=1000)
@@ -171,13 +170,6 @@ def _smallest(records: int, clients: int, shards_per_client: int, seed: int) -> 
     from dpfl_bench.federation import partition  # with numpy, which a dry run mostly does without
 
     return partition.smallest_by_shards(records, clients, rng.generator(seed, "partition"), shards_per_client)
-
-
-def lot_too_large(size: int, smallest: int) -> str:
-    return (
-        f"batch_size={size}: expected at most the smallest client's records, {smallest}; lower it, or use"
-        " fewer clients"
-    )
 
 
 def _check_model(made: Settings) -> None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, fields
 from typing import Any, Literal
 
 from dpfl_bench import RESULTS_VERSION
+from dpfl_bench.federation import lot_size
 
 
 @dataclass(frozen=True)
@@ -137,9 +138,7 @@ class Settings:
         """How a local step draws its records: full | fixed (batch_size of them) | poisson (each at
         sample_rate).
         """
-        if self.sample_rate is not None:
-            return "poisson" if self.sample_rate < 1 else "full"
-        return "full" if self.batch_size is None else "fixed"
+        return lot_size.kind(self.batch_size, self.sample_rate)
 
     @property
     def dealing(self) -> str | None:

@@ -17,6 +17,7 @@ from dpfl_bench.config import fits, refusals, trackers
 from dpfl_bench.config.compose import GROUPS, Composed
 from dpfl_bench.config.ranges import SETTINGS
 from dpfl_bench.config.settings import Settings, equal_share
+from dpfl_bench.federation import lot_size
 
 # what a user's own file has to choose from, too
 CHOICES: dict[str, Any] = {
@@ -62,7 +63,7 @@ def _evaluation_interval(made: Settings) -> int:
     each, everything = made.records_per_client, made.dataset["records"]
     if not each or everything is None:
         return often
-    lot = made.batch_size or each * (made.sample_rate or 1)
+    lot = lot_size.expected(made.batch_size, made.sample_rate, each)
     work = 3 * made.sampled_clients * made.local_steps * lot
     rarely: int = math.ceil(25 * everything / work)
     return max(often, min(rarely, math.ceil(made.rounds / 4)))

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dpfl_bench import rng
+from dpfl_bench.federation import lot_size
 
 DRAWN_AT_ONCE = 2**22  # numbers: 32 MB, however many steps and records
 Lots = Sequence[np.ndarray] | np.ndarray  # of record numbers, one for each local step
@@ -48,7 +49,7 @@ class LotRule:
         A lot without replacement is averaged; a Poisson lot is divided by its expected size, never
         by its realised one.
         """
-        return 1 / (self.batch_size or records * (self.sample_rate or 1))
+        return 1 / lot_size.expected(self.batch_size, self.sample_rate, records)
 
 
 def smallest(keys: np.ndarray, count: int) -> np.ndarray:
