@@ -69,12 +69,13 @@ def job(work: Workload, rounds: int, more: list[str]) -> Any:
 
     preload("dpfl_bench.experiment.run")
     import numpy as np
+    from dpfl_bench.federation.holders import Holders
 
     from dpfl_bench.assembly.algorithm import build_algorithm
     from dpfl_bench.assembly.data import Data
-    from dpfl_bench.assembly.holders import Holders
     from dpfl_bench.assembly.model import build_problem
-    from dpfl_bench.budget.budget import Budget, drawn_schedules
+    from dpfl_bench.budget.budget import Budget
+    from dpfl_bench.budget.schedules import drawn_schedules
     from dpfl_bench.config import compose, validate
     from dpfl_bench.experiment.job import Job
     from dpfl_bench.federation.clients import Federation

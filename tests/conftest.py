@@ -20,9 +20,9 @@ from helpers.forks import Forks, forks
 from dpfl_bench import conf
 from dpfl_bench.assembly.algorithm import build_algorithm
 from dpfl_bench.assembly.data import Data
-from dpfl_bench.assembly.holders import Holders
 from dpfl_bench.assembly.model import build_problem
-from dpfl_bench.budget.budget import Budget, drawn_schedules
+from dpfl_bench.budget.budget import Budget
+from dpfl_bench.budget.schedules import drawn_schedules
 from dpfl_bench.config import compose, validate
 from dpfl_bench.config.settings import Settings
 from dpfl_bench.data.records import Records
@@ -31,6 +31,7 @@ from dpfl_bench.experiment.player import build_player
 from dpfl_bench.experiment.reference import solve_reference
 from dpfl_bench.federation.clients import Federation
 from dpfl_bench.federation.cohort import Cohort, State
+from dpfl_bench.federation.holders import Holders
 from dpfl_bench.federation.partition import Parts
 from dpfl_bench.federation.sampling import LotRule
 from dpfl_bench.federation.schedule import Schedule

@@ -11,9 +11,7 @@ from typing import Any, cast
 import numpy as np
 
 from dpfl_bench import rng
-from dpfl_bench.assembly.holders import Holders
 from dpfl_bench.checks.errors import ConfigError
-from dpfl_bench.config import fits
 from dpfl_bench.config.call import call as call
 from dpfl_bench.config.settings import Settings
 from dpfl_bench.config.validate import checked
@@ -22,7 +20,9 @@ from dpfl_bench.data.contents import Contents
 from dpfl_bench.data.indices import Indices
 from dpfl_bench.data.prepare import arranged, owned, prepare
 from dpfl_bench.data.records import DataError, Records
+from dpfl_bench.federation import lot_size
 from dpfl_bench.federation.clients import Federation
+from dpfl_bench.federation.holders import Holders
 from dpfl_bench.federation.partition import by_owner, digest
 from dpfl_bench.federation.sampling import LotRule
 from dpfl_bench.machine import device
@@ -87,8 +87,7 @@ def load_data(settings: Settings) -> Data:
         raise ConfigError(
             f"partition={partition['name']}: a client of {settings.clients} has no records; use fewer clients"
         )
-    if settings.batch_size is not None and settings.batch_size > smallest:
-        raise ConfigError(fits.lot_too_large(settings.batch_size, smallest))
+    lot_size.check(settings.batch_size, smallest)
     lots = LotRule(settings.batch_size, settings.sample_rate)
     where, numbers = device.choose(settings.device), device.dtype(settings.dtype)
     dealt, indices = digest(parts), Indices.of(len(raw.train_y), records.split_off, parts)

@@ -14,11 +14,12 @@ import torch
 
 from dpfl_bench.checks.errors import ConfigError
 from dpfl_bench.config.settings import Settings
+from dpfl_bench.federation import lot_size
 from dpfl_bench.federation.clients import Federation
 from dpfl_bench.federation.cohort import Alone, Cohort, State
 from dpfl_bench.federation.crew import Workers
 from dpfl_bench.machine import device
-from dpfl_bench.problems.linear import LinearProblem
+from dpfl_bench.problems.closed_form import LinearProblem
 from dpfl_bench.problems.problem import Problem
 
 CACHE_NUMBERS = (
@@ -91,7 +92,8 @@ def check_memories(settings: Settings, problem: Problem, federation: Federation,
 
 
 def _lot_numbers(settings: Settings, federation: Federation) -> int:
-    lot = settings.batch_size or math.ceil(federation.sizes.max() * (settings.sample_rate or 1))
+    largest = int(federation.sizes.max())
+    lot = math.ceil(lot_size.expected(settings.batch_size, settings.sample_rate, largest))
     return lot * max(1, federation.features[:1].numel())
 
 

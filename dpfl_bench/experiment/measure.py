@@ -115,7 +115,7 @@ def psi_bound(job: Job, psi0: float, steps: int, done: int) -> float:
     assert star is not None
     p, noise_std = (
         1 / settings.local_steps,
-        job.budget.client_noise_ratio * (settings.privacy.fixed_clip or 0.0),
+        job.budget.noise.client_ratio * (settings.privacy.fixed_clip or 0.0),
     )
     rho = theory.contraction(star.mu, star.L, settings.lr, p)
     return theory.utility_bound(steps, psi0, rho, p, settings.clients, job.problem.dimension, noise_std)

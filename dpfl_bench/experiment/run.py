@@ -16,7 +16,7 @@ from tqdm import tqdm
 from dpfl_bench.checks.errors import ConfigError
 from dpfl_bench.config.call import call
 from dpfl_bench.config.settings import Settings
-from dpfl_bench.experiment import engine, measure, report, resume, train
+from dpfl_bench.experiment import engine, measure, privacy_record, report, resume, train
 from dpfl_bench.experiment.job import Job, initial, prepare
 from dpfl_bench.experiment.player import build_player
 from dpfl_bench.federation.cohort import Crew, Diagnostics, State
@@ -202,8 +202,9 @@ class _Runner:
         folder = self.folder
         self.claim.check()
         torch.save(self.finals, folder.finals)
-        folder.write("privacy.json", report.privacy(self.job, diverged))
-        result = report.result(self.job, folder, self.seconds, diverged, self.origin)
+        guarantee = report.guarantee(self.job, diverged)
+        folder.write("privacy.json", privacy_record.privacy(self.job, diverged, guarantee))
+        result = report.result(self.job, folder, self.seconds, diverged, self.origin, guarantee)
         if self.job.settings.plot:
             from dpfl_bench.results.plots import curve
 

@@ -15,7 +15,8 @@ from helpers.command import QUICK, call, metrics, read
 from dpfl_bench.algorithms.base import Sent
 from dpfl_bench.algorithms.fedavg import FedAvg
 from dpfl_bench.algorithms.fedexp import FedEXP
-from dpfl_bench.budget.budget import Budget, drawn_schedules
+from dpfl_bench.budget.budget import Budget
+from dpfl_bench.budget.schedules import drawn_schedules
 from dpfl_bench.experiment.player import build_door
 from dpfl_bench.federation.doors import Passage, SendDoor
 from dpfl_bench.federation.schedule import Round

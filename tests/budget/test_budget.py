@@ -12,8 +12,9 @@ import pytest
 from conftest import settings_of
 from helpers.command import QUICK, call, metrics, read
 
-from dpfl_bench.assembly.holders import Holders
-from dpfl_bench.budget.budget import Budget, drawn_schedules
+from dpfl_bench.budget.budget import Budget
+from dpfl_bench.budget.schedules import drawn_schedules
+from dpfl_bench.federation.holders import Holders
 from dpfl_bench.privacy.accounting import eps_of_gaussian, epsilon
 from dpfl_bench.privacy.releases import Composition
 

@@ -14,7 +14,8 @@ import torch
 from conftest import TINY, cohort_of, settings_of
 from helpers.command import QUICK, call, metrics, read
 
-from dpfl_bench.budget.budget import Budget, drawn_schedules
+from dpfl_bench.budget.budget import Budget
+from dpfl_bench.budget.schedules import drawn_schedules
 from dpfl_bench.experiment.player import build_door
 from dpfl_bench.federation.doors import Passage, SendDoor
 from dpfl_bench.federation.schedule import Round

@@ -17,7 +17,8 @@ from conftest import TINY, cohort_of, settings_of
 from torch import Tensor
 
 from dpfl_bench import rng
-from dpfl_bench.budget.budget import Budget, drawn_schedules
+from dpfl_bench.budget.budget import Budget
+from dpfl_bench.budget.schedules import drawn_schedules
 from dpfl_bench.config.settings import Settings
 from dpfl_bench.experiment import report
 from dpfl_bench.experiment.player import build_door
