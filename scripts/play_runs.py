@@ -21,7 +21,7 @@ from typing import Any
 
 import small_runs
 
-SECONDS = 60.0  # within which the run to be interrupted has measured some rounds
+SECONDS = 300.0  # within which the run to be interrupted has measured some rounds
 ROWS = 4  # that it has measured by then
 Main = Callable[[Sequence[str]], None]
 
@@ -70,7 +70,7 @@ def answer(main: Main, words: Sequence[str], folder: Path) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def interrupted(folder: Path) -> Iterator[None]:
-    """Send this process a SIGINT once a run in `folder` has measured some rounds; none after the block."""
+    """Send this process a SIGINT once a run in `folder` has measured some rounds."""
     over = threading.Event()
 
     def watch() -> None:

@@ -1,4 +1,4 @@
-"""What a command of scripts/same_numbers has left behind on each side, and in what the two differ."""
+"""What a command of scripts/same_numbers leaves behind on each side, and in what they differ."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 
 INTERRUPTED = 128 + signal.SIGINT
 CONTROL = "weight_decay=0.0001"  # what NEW has besides in the negative control
-UNCOMPARED = {"run_id", "point_id", "results_version", "origin", "seconds"}  # of result.json: code and clock
+UNCOMPARED = {"run_id", "point_id", "results_version", "origin", "seconds"}  # code and clock
 SHOWN = 6  # differences of a command
 Files = dict[str, Any]  # the content of each file of a run
 Rename = Callable[[str], str]  # a word of OLD -> the word of NEW

@@ -1,4 +1,4 @@
-"""The runs that scripts/same_numbers plays: every algorithm, unit, trust, mechanism, backend and partition.
+"""The runs of scripts/same_numbers: every algorithm, unit, trust, mechanism, backend, partition.
 
 Each run is one `dpfl-bench` command, with the words that a user types. It takes some tenths of a
 second, and downloads nothing.

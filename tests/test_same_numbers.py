@@ -157,7 +157,7 @@ def test_the_negative_control_holds() -> None:
 
 @pytest.mark.slow
 def test_no_code_is_taken_from_elsewhere(changed: Path) -> None:
-    """A module or a YAML file that NEW lacks is not taken from this checkout, which is installed."""
+    """A module or a YAML file that NEW lacks is not taken from this checkout."""
     for name in ("fedexp.py", "dp_fedsgd.yaml"):
         (path,) = changed.rglob(name)
         path.unlink()
@@ -166,6 +166,27 @@ def test_no_code_is_taken_from_elsewhere(changed: Path) -> None:
         assert code == 1
         assert output.count("NEW: ") == output.count("FAILED") > 0, output
         assert "OLD: " not in output
+
+
+@pytest.mark.slow
+def test_an_option_may_get_another_name(changed: Path) -> None:
+    """Its JSON key too; unless that is said, the key is noted."""
+    for file in [*changed.rglob("*.py"), *changed.rglob("*.yaml")]:
+        file.write_text(file.read_text().replace("colluding", "spies"))
+    given = (
+        ROOT,
+        changed,
+        "--only",
+        "privacy.colluding=3",
+        "--renamed",
+        "privacy.colluding",
+        "privacy.spies",
+    )
+    code, output = same_numbers(*given)
+    assert code == 0, output
+    assert "note: result.json: colluding is in OLD alone (1 runs)" in output
+    code, output = same_numbers(*given, "--renamed", "colluding", "spies")
+    assert (code, "colluding is in" in output) == (0, False), output
 
 
 def test_arguments_that_cannot_be(tmp_path: Path) -> None:
