@@ -12,15 +12,11 @@ import pytest
 from dpfl_bench.privacy import cache, calibration
 from dpfl_bench.privacy.accounting import epsilon
 from dpfl_bench.privacy.calibration import calibrate, formula_noise, implied, max_rounds
-from dpfl_bench.privacy.releases import (
-    Companion,
-    Composition,
-    PrivacyError,
-    RecordReleases,
-    Releases,
-    View,
-    view,
-)
+from dpfl_bench.privacy.refusals import PrivacyError
+from dpfl_bench.privacy.released.clients import Releases
+from dpfl_bench.privacy.released.composition import Companion, Composition, View
+from dpfl_bench.privacy.released.records import RecordReleases
+from dpfl_bench.privacy.released.views import view
 
 
 @pytest.fixture(autouse=True)

@@ -9,15 +9,11 @@ import numpy as np
 import pytest
 
 from dpfl_bench.privacy.accounting import epsilon
-from dpfl_bench.privacy.releases import (
-    Companion,
-    Composition,
-    PrivacyError,
-    RecordReleases,
-    Releases,
-    fresh,
-    view,
-)
+from dpfl_bench.privacy.refusals import PrivacyError
+from dpfl_bench.privacy.released.clients import Releases
+from dpfl_bench.privacy.released.composition import Companion, Composition
+from dpfl_bench.privacy.released.records import RecordReleases
+from dpfl_bench.privacy.released.views import fresh, view
 
 
 def releases(**changes: object) -> Releases:
