@@ -363,7 +363,7 @@ class Budget:
         return Releases(
             rounds=self.rounds,
             clients=settings.clients,
-            cohort=settings.sampled_clients,
+            cohort_size=settings.sampled_clients,
             sampling=settings.sampling,
             trust=privacy.trust,
             neighbours=privacy.neighbours,
@@ -390,7 +390,7 @@ class Budget:
             sample=sample if lots == "fixed" else 0,
             rate=rate,
             neighbours=settings.privacy.neighbours,
-            cohort=settings.sampled_clients,
+            cohort_size=settings.sampled_clients,
             holders=self.holders.most,
         )
 

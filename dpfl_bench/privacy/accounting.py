@@ -124,7 +124,7 @@ def one(composition: Composition, noise_multiplier: float, delta: float, name: s
     if z == 0:
         return math.inf
     if name == "paper":
-        effective = z * math.sqrt(composition.cohort)
+        effective = z * math.sqrt(composition.cohort_size)
         return dpscaffold.epsilon(effective, composition.rate, composition.share, composition.rounds, delta)
     if z == math.inf:
         return 0.0

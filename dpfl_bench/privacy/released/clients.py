@@ -51,7 +51,7 @@ class Releases:
 
     rounds: int  # releases of the cohort
     clients: int  # M
-    cohort: int  # m: cohort size (expected size under poisson)
+    cohort_size: int  # m: cohort size (expected size under poisson)
     sampling: Sampling  # of clients
     trust: Trust
     neighbours: Neighbours
@@ -81,22 +81,22 @@ class Releases:
         return dataclasses.replace(self, rounds=rounds, worst=worst)
 
     def _check_counts(self) -> None:
-        if not 1 <= self.cohort <= self.clients:
-            raise PrivacyError(f"cohort={self.cohort}: expected 1 to clients={self.clients}")
+        if not 1 <= self.cohort_size <= self.clients:
+            raise PrivacyError(f"cohort_size={self.cohort_size}: expected 1 to clients={self.clients}")
         if not 0 <= self.worst <= self.rounds:
             raise PrivacyError(f"worst={self.worst}: expected 0 to rounds={self.rounds}")
         if not 1 <= self.smallest_cohort <= self.clients:
             raise PrivacyError(
                 f"smallest_cohort={self.smallest_cohort}: expected 1 to clients={self.clients}"
             )
-        if self.sampling == "full" and (self.cohort != self.clients or self.worst != self.rounds):
+        if self.sampling == "full" and (self.cohort_size != self.clients or self.worst != self.rounds):
             raise PrivacyError(
-                f"sampling=full: expected cohort=clients={self.clients} and worst=rounds={self.rounds}, "
-                f"got cohort={self.cohort}, worst={self.worst} (use sampling=fixed)"
+                f"sampling=full: expected cohort_size=clients={self.clients} and worst=rounds={self.rounds}, "
+                f"got cohort_size={self.cohort_size}, worst={self.worst} (use sampling=fixed)"
             )
-        if self.sampling != "poisson" and self.smallest_cohort != self.cohort:
+        if self.sampling != "poisson" and self.smallest_cohort != self.cohort_size:
             raise PrivacyError(
-                f"smallest_cohort={self.smallest_cohort}: expected cohort={self.cohort} under"
+                f"smallest_cohort={self.smallest_cohort}: expected cohort_size={self.cohort_size} under"
                 f" sampling={self.sampling}"
             )
 
@@ -120,7 +120,7 @@ class Releases:
                 f"privacy.colluding={self.colluding}: expected 0 under privacy.trust={self.trust}, where"
                 " noise is not shared (use secagg)"
             )
-        most = min(self.smallest_cohort, self.cohort) - 1
+        most = min(self.smallest_cohort, self.cohort_size) - 1
         if not 0 <= self.colluding <= most:
             raise PrivacyError(
                 f"privacy.colluding={self.colluding}: expected 0 to {most}, one less than the smallest"

@@ -59,7 +59,7 @@ class Composition:
     companions: tuple[Companion, ...] = ()
     share: float = 1.0
     rounds: Rounds = ()
-    cohort: int = 1  # clients of one round: for the paper's accountant
+    cohort_size: int = 1  # clients of one round: for the paper's accountant
 
     def __post_init__(self) -> None:
         if self.rounds and not 0 < self.share <= 1:

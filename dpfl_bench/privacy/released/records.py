@@ -36,7 +36,7 @@ class RecordReleases:
     sample: int  # lot size (fixed)
     rate: float  # of one record: 1 (full), sample/population (fixed), the Poisson rate
     neighbours: Neighbours
-    cohort: int  # clients per round: for the paper's accountant
+    cohort_size: int  # clients per round: for the paper's accountant
     holders: int = 1  # clients that hold the most shared record
 
     def __post_init__(self) -> None:
@@ -72,9 +72,9 @@ class RecordReleases:
         if not 0 < self.share <= 1:
             raise PrivacyError(f"share={self.share}: expected 0 < share <= 1")
         most = self.gradients * self.holders
-        if not 0 <= self.worst <= most or self.cohort < 1 or self.holders < 1:
+        if not 0 <= self.worst <= most or self.cohort_size < 1 or self.holders < 1:
             raise PrivacyError(
-                f"worst={self.worst}, cohort={self.cohort}, holders={self.holders}: expected 0 to {most}"
+                f"worst={self.worst}, cohort_size={self.cohort_size}, holders={self.holders}: expected 0 to {most}"
                 " gradients, and at least 1 client"
             )
 

@@ -50,12 +50,14 @@ def _given_cohorts(releases: Releases | RecordReleases, server: bool) -> Composi
     if isinstance(releases, RecordReleases):
         mechanism: Mechanism = "gaussian" if releases.lots == "full" or releases.rate == 1 else releases.lots
         sample = releases.population, releases.sample
-        return Composition(mechanism, releases.worst, releases.rate, *sample, cohort=releases.cohort)
+        return Composition(
+            mechanism, releases.worst, releases.rate, *sample, cohort_size=releases.cohort_size
+        )
     return Composition(
         releases.mechanism,
         releases.worst,
         population=releases.clients,
-        sample=releases.cohort,
+        sample=releases.cohort_size,
         scale=_scale(releases, server),
         companions=releases.companions,
     )
@@ -75,7 +77,7 @@ def _scale(releases: Releases, server: bool) -> float:
         )  # colluding clients take out their shares
     # Shifts that sum to zero make the others' later updates a readout of their noise: only its own
     # share is sure to hide a client.
-    return 1 / math.sqrt(releases.clients if releases.sampling == "poisson" else releases.cohort)
+    return 1 / math.sqrt(releases.clients if releases.sampling == "poisson" else releases.cohort_size)
 
 
 def _before_the_draw(releases: Releases | RecordReleases, given: Composition) -> Composition:
@@ -89,7 +91,7 @@ def _before_the_draw(releases: Releases | RecordReleases, given: Composition) ->
     and where nobody can tell how earlier coins fell: neither clients that remember nor clients that
     collude.
     """
-    if isinstance(releases, RecordReleases) or releases.cohort == releases.clients:
+    if isinstance(releases, RecordReleases) or releases.cohort_size == releases.clients:
         return _averaged(releases, given)
     pair = releases.sampling, releases.neighbours
     secret = releases.memoryless and releases.colluding == 0 and releases.mechanism == "gaussian"
@@ -103,7 +105,7 @@ def _before_the_draw(releases: Releases | RecordReleases, given: Composition) ->
     shows = not releases.sums_only or (releases.sampling == "poisson" and releases.trust != "central")
     if not secret or shows or pair not in _AMPLIFIED:
         return _averaged(releases, given)
-    rate = releases.cohort / releases.clients
+    rate = releases.cohort_size / releases.clients
     return dataclasses.replace(given, mechanism=_AMPLIFIED[pair], times=releases.rounds, rate=rate)
 
 
@@ -127,9 +129,9 @@ def _averaged(releases: Releases | RecordReleases, given: Composition) -> Compos
         return dataclasses.replace(
             given, times=releases.gradients, share=releases.share, rounds=releases.rounds
         )
-    if releases.cohort == releases.clients or releases.rounds == 0:
+    if releases.cohort_size == releases.clients or releases.rounds == 0:
         return given
-    scale, share = given.scale, releases.cohort / releases.clients
+    scale, share = given.scale, releases.cohort_size / releases.clients
     if releases.sampling == "poisson" and releases.sums_only:
         if releases.colluding:
             raise PrivacyError(
