@@ -19,7 +19,7 @@ from pathlib import Path
 
 from dpfl_bench.privacy import accounting
 from dpfl_bench.privacy.releases import Composition, PrivacyError
-from dpfl_bench.results.collect.best import SPLIT, Row
+from dpfl_bench.results.collect.points import SPLIT, Row
 from dpfl_bench.results.collect.tuning import composition
 from dpfl_bench.results.folder import BROKEN, RunFolder
 
