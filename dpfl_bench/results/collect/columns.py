@@ -18,7 +18,7 @@ from typing import Any
 
 import yaml
 
-from dpfl_bench.config.settings import UNTOLD, UNTOLD_OF_DATASET, UNTOLD_OF_MODEL, untold_of
+from dpfl_bench.config.identity import UNTOLD, UNTOLD_OF_DATASET, UNTOLD_OF_MODEL, untold_of
 
 _LINE = re.compile(r"( *)(?:'([^']+)'|([^\s#:'\"\[{&*!|>%@`-][^:]*)):(?: (.*))?$")
 _IDLE = ""  # no value is empty
