@@ -1,4 +1,4 @@
-"""What the tests of the documentation share: the pages, and their lines of prose, tables, headings and code."""
+"""What the tests of the documentation share: the pages; which lines are prose, tables, headings, code."""
 
 from __future__ import annotations
 

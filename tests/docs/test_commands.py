@@ -6,6 +6,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import os
 import re
 import shlex
@@ -16,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from command import call
+from command import call, read
 from pages import ROOT, WITH_COMMANDS, Line, lines
 
 STARTS = re.compile(r"(dpfl-bench|scripts/\w+|\.venv/bin/\S+|pip|export|source)( |$)")
@@ -83,7 +85,16 @@ def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_commands_are_noticed() -> None:
     """No verb is left out below, and each page with a block of commands has some."""
-    assert {command.verb for command in OURS} <= {"run", "plan", "list", "status", "collect", "data", "replay", "version"}
+    assert {command.verb for command in OURS} <= {
+        "run",
+        "plan",
+        "list",
+        "status",
+        "collect",
+        "data",
+        "replay",
+        "version",
+    }
     assert len(of("run")) > 30
     assert len(of("plan")) > 30
 
@@ -98,12 +109,14 @@ def test_numbers_beside_a_command_are_noticed() -> None:
 def test_plan_prints_what_stands_beside_it(command: Command) -> None:
     said = call("plan", *command.arguments)
     assert said.code == 0, said.err
-    assert [number for number in command.promised if not re.search(rf"\b{re.escape(number)}\b", said.out)] == []
+    assert [
+        number for number in command.promised if not re.search(rf"\b{re.escape(number)}\b", said.out)
+    ] == []
 
 
 @pytest.fixture(scope="module")
 def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A folder with the algorithm that CONTRIBUTING.md adds: its YAML, and its class below FedAvg's imports."""
+    """A folder with CONTRIBUTING.md's own algorithm: its YAML, and its class below FedAvg's imports."""
     blocks = _blocks(ROOT / "CONTRIBUTING.md")
     imports = (ROOT / "dpfl_bench" / "algorithms" / "fedavg.py").read_text().partition("@dataclass")[0]
     folder = tmp_path_factory.mktemp("own")
@@ -117,12 +130,16 @@ def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 def _blocks(page: Path) -> dict[str, str]:
+    """Language -> all the page's fenced code of it."""
     code = [line for line in lines(page) if line.kind == "code"]
-    return {language: "\n".join(line.text for line in code if line.language == language) for language in ("python", "yaml")}
+    return {
+        language: "\n".join(line.text for line in code if line.language == language)
+        for language in ("python", "yaml")
+    }
 
 
 def _dry(command: Command, own: Path) -> list[str]:
-    """The command without training, with the first two of a range of seeds: the other jobs differ in nothing else."""
+    """The command without training. Of a range of seeds the first two: the others differ in nothing else."""
     if "--cfg" in command.arguments:
         return ["run", *command.arguments]
     words = [_two(word) for word in command.arguments if word not in FLAGS]
@@ -143,7 +160,11 @@ def test_run_composes(command: Command, own: Path) -> None:
 
 def test_a_renamed_key_is_noticed(own: Path) -> None:
     line = of("run")[0].line
-    for text in ("dpfl-bench run algo=dp_scaffnew epz=2", "dpfl-bench run -m eps=1,2 privacy.clips=1", "dpfl-bench run algo=no_such"):
+    for text in (
+        "dpfl-bench run algo=dp_scaffnew epz=2",
+        "dpfl-bench run -m eps=1,2 privacy.clips=1",
+        "dpfl-bench run algo=no_such",
+    ):
         assert call(*_dry(Command(line, text), own)).code == 2
 
 
@@ -186,12 +207,16 @@ def _run_of_the_readme() -> str:
 
 
 def test_run_folders_that_a_page_names_are_the_readme_s() -> None:
-    named = {name for page in WITH_COMMANDS for name in re.findall(r"outputs/runs/([0-9a-f]{10})\b", page.read_text())}
+    named = {
+        name
+        for page in WITH_COMMANDS
+        for name in re.findall(r"outputs/runs/([0-9a-f]{10})\b", page.read_text())
+    }
     assert named == {_run_of_the_readme()}
 
 
 @pytest.mark.slow
-def test_the_readme_s_run_and_what_reads_it(tmp_path: Path) -> None:
+def test_the_readme_s_run_and_what_reads_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """The run prints what the README shows; status, collect and replay work on it as they stand."""
     readme = (ROOT / "README.md").read_text()
     said = call("run", "algo=dp_scaffnew", "eps=2")
@@ -200,6 +225,16 @@ def test_the_readme_s_run_and_what_reads_it(tmp_path: Path) -> None:
     for command in of("status", "collect", "replay"):
         done = call(*command.words[1:])
         assert done.code == 0, f"{command}: {done.err}"
+    _partition_hash(said.folder.absolute(), monkeypatch)
+
+
+def _partition_hash(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """docs/results.md shows how to rebuild the partition, and its hash."""
+    monkeypatch.chdir(folder)
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        exec(_blocks(ROOT / "docs" / "results.md")["python"], {})
+    assert printed.getvalue().strip() == read(folder, "result.json")["partition"]["hash"]
 
 
 @pytest.mark.parametrize("command", [command for command in ALL if command not in OURS], ids=str)
@@ -216,6 +251,10 @@ def test_other_commands_name_what_is_there(command: Command) -> None:
 
 def test_extras_that_a_page_names_exist() -> None:
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-    named = {name for page in WITH_COMMANDS for name in re.findall(r"(?:\.|dpfl-bench)\[([a-z,]+)\]", page.read_text())}
+    named = {
+        name
+        for page in WITH_COMMANDS
+        for name in re.findall(r"(?:\.|dpfl-bench)\[([a-z,]+)\]", page.read_text())
+    }
     assert {name for several in named for name in several.split(",")} <= set(extras)
     assert "slurm" in named

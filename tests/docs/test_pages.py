@@ -13,7 +13,11 @@ from pages import DOCS, PAGES, ROOT, WITH_COMMANDS, anchors, lines, text_of
 
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 PUBLIC = "algorithms/"  # the modules that a user's YAML may name; all others may move, so no page names them
-OTHERS = {"my_algo.py", "build_vocab.py", "bench_engine.py"}  # the reader's own, LEAF's, the rest of a command that the page has
+OTHERS = {
+    "my_algo.py",
+    "build_vocab.py",
+    "bench_engine.py",
+}  # the reader's own, LEAF's, the rest of a command that the page has
 
 
 def _names(pages: list[Path]) -> list[str]:
@@ -22,7 +26,9 @@ def _names(pages: list[Path]) -> list[str]:
 
 def test_anchors_are_github_s(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
-    page.write_text("# FedEXP's step\n\n## `metrics.csv`\n\n    # no heading\n\n## Data, models\n\n## Data, models\n")
+    page.write_text(
+        "# FedEXP's step\n\n## `metrics.csv`\n\n    # no heading\n\n## Data, models\n\n## Data, models\n"
+    )
     assert anchors(page) == {"fedexps-step", "metricscsv", "data-models", "data-models-1"}
 
 
@@ -42,7 +48,9 @@ def test_links_and_anchors_resolve(name: str) -> None:
 
 @pytest.mark.parametrize("name", _names(PAGES))
 def test_prose_has_at_most_100_characters_a_line(name: str) -> None:
-    assert not [str(line) for line in lines(ROOT / name) if line.kind in ("prose", "heading") and len(line.text) > 100]
+    assert not [
+        str(line) for line in lines(ROOT / name) if line.kind in ("prose", "heading") and len(line.text) > 100
+    ]
 
 
 def test_the_readme_has_at_most_1100_words() -> None:
@@ -53,7 +61,9 @@ def test_every_page_is_in_the_index_and_says_what_it_answers() -> None:
     index = LINK.findall(text_of(ROOT / "docs" / "README.md"))
     pages = [page for page in DOCS if page.name != "README.md"]
     assert [page.name for page in pages if index.count(page.name) != 1] == []
-    assert [page.name for page in pages if "This page answers" not in " ".join(page.read_text().split("\n")[1:4])] == []
+    assert [
+        page.name for page in pages if "This page answers" not in " ".join(page.read_text().split("\n")[1:4])
+    ] == []
 
 
 @pytest.mark.parametrize("name", _names(PAGES))
@@ -72,9 +82,21 @@ def test_files_that_a_page_names_are_there(name: str) -> None:
 # ---- settings that the text names ----
 
 
-GROUPS = ("", "privacy", "dataset", "model", "partition", "algo", "hydra.launcher")  # "": the primary config's own
+GROUPS = (
+    "",
+    "privacy",
+    "dataset",
+    "model",
+    "partition",
+    "algo",
+    "hydra.launcher",
+)  # "": the primary config's own
 BRANCHES = ("engine", "theory")  # of the primary config
-OUTSIDE = {"hydra/launcher", "hydra.sweeper.params", "hydra.launcher.sbatch.exclude"}  # Hydra's; an option of sbatch
+OUTSIDE = {
+    "hydra/launcher",
+    "hydra.sweeper.params",
+    "hydra.launcher.sbatch.exclude",
+}  # Hydra's; an option of sbatch
 
 
 @cache
@@ -114,4 +136,10 @@ def test_settings_that_a_page_names_exist(name: str) -> None:
 
 def test_an_unknown_setting_is_noticed() -> None:
     assert settings_in("say `privacy.nois=3 eps=2`") == ["privacy.nois", "eps"]
-    assert [exists(name) for name in ("privacy.noise", "privacy.nois", "eps", "epz", "engine.backend")] == [True, False, True, False, True]
+    assert [exists(name) for name in ("privacy.noise", "privacy.nois", "eps", "epz", "engine.backend")] == [
+        True,
+        False,
+        True,
+        False,
+        True,
+    ]
