@@ -19,7 +19,7 @@ from pathlib import Path
 
 import pytest
 from command import call, read
-from pages import ROOT, WITH_COMMANDS, Line, lines
+from helpers.pages import ROOT, WITH_COMMANDS, Line, lines
 
 STARTS = re.compile(r"(dpfl-bench|scripts/\w+|\.venv/bin/\S+|pip|export|source)( |$)")
 FLAGS = {"-m", "--dry-run", "--force", "--accept"}  # of `run`, which a dry run of one job does without

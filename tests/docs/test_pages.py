@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import yaml
-from pages import DOCS, PAGES, ROOT, WITH_COMMANDS, anchors, lines, text_of
+from helpers.pages import DOCS, PAGES, ROOT, WITH_COMMANDS, anchors, lines, text_of
 
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 PUBLIC = "algorithms/"  # the modules that a user's YAML may name; all others may move, so no page names them
