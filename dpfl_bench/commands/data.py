@@ -92,8 +92,8 @@ def _show(words: list[str]) -> int:
     )
     parser = arguments.parser("data show", does, examples, READ)
     arguments.add_settings(parser)
-    picture = "the picture (default: OUTPUTS/data/DATASET_PARTITION.png)"
-    parser.add_argument("--to", metavar="FILE.png", help=picture)
+    where = "the picture (default: OUTPUTS/data/DATASET_PARTITION.png)"
+    parser.add_argument("--to", metavar="FILE.png", help=where)
     own = "call the loader or partition that a YAML file of your own names"
     parser.add_argument("--own-code", action="store_true", help=own)
     arguments.add_json(parser)
