@@ -69,7 +69,6 @@ def job(work: Workload, rounds: int, more: list[str]) -> Any:
 
     preload("dpfl_bench.experiment.run")
     import numpy as np
-    from dpfl_bench.federation.holders import Holders
 
     from dpfl_bench.assembly.algorithm import build_algorithm
     from dpfl_bench.assembly.data import Data
@@ -79,6 +78,7 @@ def job(work: Workload, rounds: int, more: list[str]) -> Any:
     from dpfl_bench.config import compose, validate
     from dpfl_bench.experiment.job import Job
     from dpfl_bench.federation.clients import Federation
+    from dpfl_bench.federation.holders import Holders
     from dpfl_bench.federation.sampling import LotRule
     from dpfl_bench.machine import device
 

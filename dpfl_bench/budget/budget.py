@@ -20,16 +20,11 @@ from dpfl_bench.config.settings import Settings
 from dpfl_bench.federation.holders import Holders
 from dpfl_bench.federation.schedule import Schedule
 from dpfl_bench.privacy.ledger import Ledger
-from dpfl_bench.privacy.releases import (
-    Companion,
-    Observer,
-    PrivacyError,
-    RecordReleases,
-    Releases,
-    View,
-    fresh,
-    view,
-)
+from dpfl_bench.privacy.refusals import PrivacyError
+from dpfl_bench.privacy.released.clients import Releases
+from dpfl_bench.privacy.released.composition import Companion, View
+from dpfl_bench.privacy.released.records import RecordReleases
+from dpfl_bench.privacy.released.views import Observer, fresh, view
 
 OBSERVERS: tuple[Observer, ...] = ("server", "third_party")
 WITH_COHORTS: tuple[Observer, ...] = (*OBSERVERS, "third_party_given_cohorts")  # where cohorts are drawn

@@ -12,7 +12,7 @@ from typing import Any
 from dpfl_bench.budget.budget import Budget
 from dpfl_bench.config.settings import Settings
 from dpfl_bench.config.targets import remembers
-from dpfl_bench.privacy.releases import Companion, Composition, View
+from dpfl_bench.privacy.released.composition import Companion, Composition, View
 
 STOPPED = (
     "that the run stopped: every update of a round was blanked, for none was finite, and that follows from"

@@ -13,7 +13,9 @@ from dpfl_bench.config.settings import Privacy, Settings
 from dpfl_bench.config.targets import naive, uses_norms
 from dpfl_bench.privacy import calibration
 from dpfl_bench.privacy.privunit import PrivUnit, equal_split
-from dpfl_bench.privacy.releases import Observer, RecordReleases, Releases
+from dpfl_bench.privacy.released.clients import Releases
+from dpfl_bench.privacy.released.records import RecordReleases
+from dpfl_bench.privacy.released.views import Observer
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,9 @@ from dpfl_bench.checks.errors import ConfigError
 from dpfl_bench.config.settings import Settings
 from dpfl_bench.config.targets import warm_rounds
 from dpfl_bench.privacy import accounting
-from dpfl_bench.privacy.releases import Observer, RecordReleases, Releases, view
+from dpfl_bench.privacy.released.clients import Releases
+from dpfl_bench.privacy.released.records import RecordReleases
+from dpfl_bench.privacy.released.views import Observer, view
 
 
 def check_coins(settings: Settings, seed: int, steps: Sequence[int]) -> None:

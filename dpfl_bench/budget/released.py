@@ -15,7 +15,9 @@ from dpfl_bench.config.targets import remembers, uses_norms
 from dpfl_bench.federation import lot_size
 from dpfl_bench.federation.holders import Holders
 from dpfl_bench.federation.schedule import Prefixes, Schedule
-from dpfl_bench.privacy.releases import Companion, RecordReleases, Releases, Rounds, View
+from dpfl_bench.privacy.released.clients import Releases
+from dpfl_bench.privacy.released.composition import Companion, Rounds, View
+from dpfl_bench.privacy.released.records import RecordReleases
 
 BITS_SENSITIVITY = {"replace_one": 1.0, "add_remove_one": 0.5}  # of a sum of 1[norm <= C] - 1/2
 
@@ -36,7 +38,7 @@ def _of_clients(settings: Settings, schedules: Sequence[Schedule], holders: Hold
     return Releases(
         rounds=max(s.rounds for s in schedules),
         clients=settings.clients,
-        cohort=settings.sampled_clients,
+        cohort_size=settings.sampled_clients,
         sampling=settings.sampling,
         trust=privacy.trust,
         neighbours=privacy.neighbours,
@@ -73,7 +75,7 @@ def _of_records(settings: Settings, schedules: Sequence[Schedule], holders: Hold
         sample=(settings.batch_size or 1) if fixed else 0,
         rate=rate,
         neighbours=settings.privacy.neighbours,
-        cohort=settings.sampled_clients,
+        cohort_size=settings.sampled_clients,
         holders=holders.most,
     )
 

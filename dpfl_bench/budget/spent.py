@@ -8,7 +8,11 @@ from dataclasses import asdict, dataclass
 from dpfl_bench.config.settings import Settings
 from dpfl_bench.privacy import accounting, calibration
 from dpfl_bench.privacy.cache import cached
-from dpfl_bench.privacy.releases import Observer, PrivacyError, RecordReleases, Releases, View, view
+from dpfl_bench.privacy.refusals import PrivacyError
+from dpfl_bench.privacy.released.clients import Releases
+from dpfl_bench.privacy.released.composition import View
+from dpfl_bench.privacy.released.records import RecordReleases
+from dpfl_bench.privacy.released.views import Observer, view
 
 LONGEST = 10**5  # rounds that are drawn to answer how many eps allows
 MOST = 10**7  # rounds that are considered where nothing has to be drawn

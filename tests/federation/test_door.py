@@ -20,7 +20,7 @@ from dpfl_bench import rng
 from dpfl_bench.budget.budget import Budget
 from dpfl_bench.budget.schedules import drawn_schedules
 from dpfl_bench.config.settings import Settings
-from dpfl_bench.experiment import report
+from dpfl_bench.experiment import privacy_record, report
 from dpfl_bench.experiment.player import build_door
 from dpfl_bench.federation.doors import Passage, SendDoor
 from dpfl_bench.federation.schedule import Round
@@ -149,7 +149,8 @@ def test_what_a_whole_round_released_has_the_noise_of_privacy_json(trust: str) -
         0
     ].server.x  # full batches: every round moves alike but for the noise
     ends = torch.stack([private.cohort.play(private.start, r)[0].server.x for r in rounds])
-    (release,) = report.privacy(private.job)["releases"]
+    record = privacy_record.privacy(private.job, None, report.guarantee(private.job, None))
+    (release,) = record["releases"]
     sent = {
         "local": release["noise_std"] * math.sqrt(10),
         "secagg": release["noise_std"],

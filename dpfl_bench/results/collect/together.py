@@ -19,8 +19,10 @@ from pathlib import Path
 
 from dpfl_bench.budget.guarantee import Guarantee
 from dpfl_bench.privacy import accounting
-from dpfl_bench.privacy.releases import Composition, PrivacyError
-from dpfl_bench.results.collect.best import SPLIT, Row
+from dpfl_bench.privacy.divergences.gaussian import eps_of_gaussian
+from dpfl_bench.privacy.refusals import PrivacyError
+from dpfl_bench.privacy.released.composition import Composition
+from dpfl_bench.results.collect.points import SPLIT, Row
 from dpfl_bench.results.folder import BROKEN, RunFolder
 
 Releases = tuple[
@@ -74,11 +76,11 @@ def _apart(point: Row) -> str:
 def _released(point: Row, folders: Mapping[str, Path]) -> Releases:
     counts: Counter[tuple[Composition, float]] = Counter()
     for run, models in zip(point["run_ids"], point["models"], strict=True):
-        counts[_read(RunFolder(folders[run]), point["delta"])] += models
+        counts[released(RunFolder(folders[run]), point["delta"])] += models
     return tuple((c, z, models) for (c, z), models in counts.items())
 
 
-def _read(folder: RunFolder, delta: float) -> tuple[Composition, float]:
+def released(folder: RunFolder, delta: float) -> tuple[Composition, float]:
     """What one model of a run released, and its noise multiplier."""
     try:
         guarantee = Guarantee.read(folder.read("privacy.json") or {})
@@ -111,7 +113,7 @@ def composed(released: Releases, delta: float) -> float:
     ]
     others = _merged(others)
     if not others:
-        return accounting.eps_of_gaussian(mu, delta)
+        return eps_of_gaussian(mu, delta)
     if len(others) == 1 and mu == 0:
         return accounting.epsilon(*others[0], delta)
     return _by_renyi(others, mu, delta)
