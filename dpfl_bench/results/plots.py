@@ -40,25 +40,26 @@ def curve(metrics: Path, result: dict[str, Any], target: Path) -> None:
     if len(losses) and losses.min() > 0 and losses.max() > 10 * losses.min():
         right.set_yscale("log")
     title = (
-        f"{result['algo']} on {whole_or_part(result)}, {_budget(result)}; {result['local_steps']} local steps"
+        f"{result['algo']} on {whole_or_part(result)}, {budget(result)}; {result['local_steps']} local steps"
     )
     figure.suptitle("\n".join(textwrap.wrap(plain(title), 120)), fontsize=10, parse_math=False)
     figure.savefig(target, dpi=120)
 
 
-def _budget(result: Mapping[str, Any]) -> str:
+def budget(result: Mapping[str, Any]) -> str:
+    """The guarantee of a result.json, for a picture's title."""
     guarantee = Guarantee.read(result)
     if guarantee.eps == float("inf"):
         return "no privacy"
-    budget = (
+    text = (
         f"ε = {guarantee.eps:.3g}{together(result)}, δ = {guarantee.delta:g} ({guarantee.unit},"
         f" {guarantee.trust})"
     )
     if guarantee.fully_accounted is False:
-        budget += ", not fully accounted"
+        text += ", not fully accounted"
     if guarantee.accountant == "paper":
-        budget += ", by the paper's own accountant (no guarantee)"
-    return budget
+        text += ", by the paper's own accountant (no guarantee)"
+    return text
 
 
 def _over_rounds(axes: Axes, rows: np.ndarray, column: str, label: str) -> None:
