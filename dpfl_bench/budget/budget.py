@@ -402,7 +402,7 @@ class Budget:
             found = view(self.planned, observer) or ()
         except PrivacyError:
             return {}
-        names = [n for n in accounting.ACCOUNTANTS if any(n in accounting.accountants_for(c) for c in found)]
+        names = dict.fromkeys(name for c in found for name in accounting.accountants_for(c))
         return {name: self._kept_eps(found, name) for name in names}
 
     def _kept_eps(self, found: View, name: str) -> float:
