@@ -21,7 +21,7 @@ from dpfl_bench.privacy import accounting
 from dpfl_bench.privacy.divergences.gaussian import eps_of_gaussian
 from dpfl_bench.privacy.refusals import PrivacyError
 from dpfl_bench.privacy.released.composition import Composition
-from dpfl_bench.results.collect.best import SPLIT, Row
+from dpfl_bench.results.collect.points import SPLIT, Row
 from dpfl_bench.results.collect.tuning import composition
 from dpfl_bench.results.folder import BROKEN, RunFolder
 
