@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from importlib.metadata import version
 from typing import Any
 
 from dpfl_bench.privacy import refusals
@@ -96,6 +97,14 @@ def one(composition: Composition, noise_multiplier: float, delta: float, name: s
     if noise == math.inf and asked.guarantee:
         return 0.0
     return asked.epsilon(composition, noise, delta)
+
+
+def question(accountant: str) -> dict[str, str]:
+    """How an answer of this accountant, or of auto, is named in the cache on disk: with the version
+    of the package that gives it, where that is not dp-accounting.
+    """
+    package = None if accountant == "auto" else table.named(accountant).needs
+    return {"accountant": accountant} | ({package: version(package)} if package else {})
 
 
 def at_most(composition: Composition, noise_multiplier: float, delta: float, name: str) -> float:

@@ -11,7 +11,7 @@ import dataclasses
 import math
 from collections.abc import Callable
 
-from dpfl_bench.privacy import refusals
+from dpfl_bench.privacy import accounting, refusals
 from dpfl_bench.privacy.accountants import table
 from dpfl_bench.privacy.accounting import accountants_for, at_most, candidates, epsilon
 from dpfl_bench.privacy.cache import cached, forget
@@ -49,7 +49,7 @@ def calibrate(
         "releases": dataclasses.asdict(releases),
         "observer": observer,
     }
-    question |= {"accountant": accountant, "eps": eps, "delta": delta}
+    question |= {**accounting.question(accountant), "eps": eps, "delta": delta}
     noise = cached(question, lambda: _solve(pairs, eps, delta))
     if not _ALMOST * eps <= _spent(pairs, noise, delta) <= eps:  # the entry is forged, or of other code
         forget(question)
