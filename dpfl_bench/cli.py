@@ -36,7 +36,7 @@ usage: dpfl-bench VERB [key=value ...] [group=choice ...]
                                               dpfl-bench status [outputs] [--json]
   collect   run folders -> results.csv, the optimal-(E,T) table, U-curves
                                               dpfl-bench collect outputs/runs [--to DIR] [--by test_loss] [--tuning-eps] [--mixed] [--json]
-  data      list: what is on this machine     dpfl-bench data list [--json]
+  data      list: what is on this machine     dpfl-bench data list [--json] [--own-code]
             fetch, verify: files, checksums   dpfl-bench data fetch mnist [dataset.root=DIR]
             show: who gets what, a picture    dpfl-bench data show dataset=mnist partition=dirichlet clients=20 [--to FILE.png]
                                               calls what a YAML file of your own names only with --own-code
@@ -208,15 +208,18 @@ def _list(arguments: list[str]) -> int:
     return _listing("list", arguments, catalogue)
 
 
-def _listing(verb: str, arguments: list[str], source: Any) -> int:
+def _listing(verb: str, arguments: list[str], source: Any, own_code: bool = False) -> int:
     """What a module's `entries` finds, by its `text` or as JSON."""
     import argparse
 
     parser = argparse.ArgumentParser(prog=f"dpfl-bench {verb}")
     parser.add_argument("--json", action="store_true", help="for machines")
     parser.add_argument("--config-dir", "-cd", help="a folder searched for more configs")
+    if own_code:
+        words = "import your own data sets' modules, to ask their SOURCE which files are here"
+        parser.add_argument("--own-code", action="store_true", help=words)
     flags = parser.parse_intermixed_args(arguments)
-    entries = source.entries(flags.config_dir)
+    entries = source.entries(flags.config_dir, *([flags.own_code] if own_code else []))
     sys.stdout.write(json.dumps(entries, indent=2) + "\n" if flags.json else source.text(entries))
     return 0
 
@@ -279,9 +282,9 @@ def _data(arguments: list[str]) -> int:
         sys.stdout.write(HELP)
         return 0
     if verb == "list":
-        from dpfl_bench.data import sources
+        from dpfl_bench.data import listing
 
-        return _listing("data list", others, sources)
+        return _listing("data list", others, listing, own_code=True)
     if verb in ("fetch", "verify"):
         return _data_files(verb, others)
     if verb == "show":

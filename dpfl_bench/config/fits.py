@@ -8,7 +8,6 @@ still refuse what they cannot take.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Collection, Mapping
 from functools import lru_cache
 from typing import Any
@@ -18,6 +17,7 @@ from dpfl_bench.checks.errors import ConfigError
 from dpfl_bench.config.settings import PARTITIONS, Settings
 from dpfl_bench.data import published
 from dpfl_bench.data.records import Scaling, check_tokens
+from dpfl_bench.data.source import source_of
 from dpfl_bench.federation import shares
 from dpfl_bench.problems.models.sizes import VGG_KERNEL, convolutions
 
@@ -59,7 +59,6 @@ _RANGES: dict[str, dict[str, ranges.Range]] = {
     ),
     "dpfl_bench.problems.models.unet3d.unet3d": dict.fromkeys(("channels", "blocks"), ranges.COUNT),
 }
-_BRINGS_NO_LAW = re.compile(r"dpfl_bench\.data\.(?!synthetic\.)")
 _NEAREST = {"classify": "logreg", "regress": "linreg", "next_token": "lstm", "segment": "unet3d"}
 
 
@@ -107,7 +106,8 @@ def _check_published(dataset: Mapping[str, Any]) -> None:
     brings a law, and a user's own may.
     """
     centres, scales, limit = (dataset.get(key) for key in ("centres", "scales", "limit"))
-    unknown = None if _BRINGS_NO_LAW.match(dataset["_target_"]) else Scaling((), ())
+    source = source_of(dataset)
+    unknown = Scaling((), ()) if source is None or source.generated else None
     published.constants(centres, scales, limit, unknown, f"dataset={dataset['name']}")
 
 

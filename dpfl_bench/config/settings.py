@@ -9,6 +9,7 @@ from dataclasses import dataclass, fields
 from typing import Any, Literal
 
 from dpfl_bench import RESULTS_VERSION
+from dpfl_bench.data.source import source_of
 
 
 @dataclass(frozen=True)
@@ -243,11 +244,9 @@ def _of_the_data(dataset: dict[str, Any]) -> list[str]:
             "dataset.transform=pca: the mean and the directions of PCA are those of the training records,"
             " without noise"
         )
-    if dataset["_target_"] == "dpfl_bench.data.reddit.load" and dataset.get("vocabulary_from") != "public":
-        found.append(
-            "dataset.vocabulary_from=data: the vocabulary is made of the training posts, whose words were"
-            " counted without noise"
-        )
+    source = source_of(dataset)
+    if source is not None and source.leaks is not None:
+        found += source.leaks(dataset)
     for key, told in (("shape", "how many features there are"), ("classes", "which labels there are")):
         if dataset[key] is None:
             found.append(
@@ -292,6 +291,8 @@ UNTOLD_OF_DATASET = {
         " it is taken"
     ),
     "url": "where the files come from; the same hash",
+    "licence": "for a reader",
+    "address": "for a reader",
     "download": "whether missing files are fetched; the same hash",
     "lr": "a suggestion; the run's own lr is in the id",
     "records": "read before the data are there: by `plan`, and by the refusals of what cannot be dealt",

@@ -70,7 +70,7 @@ class Asker:
     def data(self, made: Settings) -> Contents | None:
         key = repr(sorted(made.dataset.items(), key=lambda item: item[0]))
         if key not in self._known:
-            known = contents.has_known_files(made.dataset)
+            known = contents.has_known_files(made.dataset, own=self._load is not None)
             self._known[key] = (
                 contents.now(made.dataset, self._load or _nothing) if known or self._load else None
             )

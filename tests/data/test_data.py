@@ -17,6 +17,7 @@ from dpfl_bench.data import libsvm, vision
 from dpfl_bench.data.prepare import prepare
 from dpfl_bench.data.records import DataError
 from dpfl_bench.data.root import data_root
+from dpfl_bench.data.source import source_of
 
 FILES = sorted((Path(__file__).parents[2] / "conf/dataset").glob("*.yaml"))
 PREPARE = ("test_fraction", "standardise", "unit_norm", "seed", "centres", "scales", "limit")
@@ -101,6 +102,15 @@ def real_data(*files: str) -> Path:
     return root
 
 
+def whole_here(dataset: dict[str, Any]) -> None:
+    """A skip where not all of the data set's files are here, or they are smaller than the whole set."""
+    source = source_of(dataset)
+    presence = source and source.presence(dataset)
+    assert presence is not None
+    if presence.state != "ready":
+        pytest.skip(f"real data: {presence.folder} lacks {', '.join(presence.lacks)}")
+
+
 def test_corrupt_images_are_named(tmp_path: Path) -> None:
     root = real_data("MNIST/raw/train-images-idx3-ubyte")
     for file in (root / "MNIST/raw").glob("t*-ubyte"):
@@ -149,7 +159,7 @@ def test_files_have_every_key(file: Path) -> None:
     config, function, own = loader(file)
     common = (
         "_target_ name shape classes records clients lr test_fraction split standardise unit_norm seed"
-        " max_row_norm gram transform holds"
+        " max_row_norm gram transform holds licence address"
     )
     some = {
         "task",
@@ -166,31 +176,13 @@ def test_files_have_every_key(file: Path) -> None:
     assert all(p.default is inspect.Parameter.empty for p in inspect.signature(function).parameters.values())
 
 
-# of these a test machine has a sample at most: test_vision.py, test_leaf.py and test_medical.py say
-# what is in it
-SAMPLED = {
-    "cifar10",
-    "cifar100",
-    "emnist_balanced",
-    "emnist_bymerge",
-    "femnist",
-    "shakespeare",
-    "reddit",
-    "ixi",
-    "messidor",
-}
-
-
-@pytest.mark.parametrize(
-    "file", [f for f in FILES if f.stem not in {"libsvm", *SAMPLED}], ids=lambda file: file.stem
-)
+@pytest.mark.parametrize("file", [f for f in FILES if f.stem != "libsvm"], ids=lambda file: file.stem)
 def test_files_say_what_the_loader_gives(file: Path) -> None:
+    """Where the whole set is here. Of a sample, test_vision.py, test_leaf.py and test_medical.py say what is
+    in it.
+    """
     config, function, own = loader(file)
-    if "url" in own:
-        real_data(*[f"libsvm/{file.stem}{end}" for end in ("", ".t") if not end or own["test_url"]])
-    if "download" in own:
-        folder = {"mnist": "MNIST", "fashion_mnist": "FashionMNIST"}[file.stem]
-        real_data(f"{folder}/raw/train-images-idx3-ubyte", f"{folder}/raw/t10k-labels-idx1-ubyte")
+    whole_here(config)
     thinner = 100 if file.stem == "synthetic_logistic" else 1  # the whole set takes ten seconds
     if thinner > 1:
         own["records_per_client"] //= thinner

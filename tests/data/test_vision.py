@@ -23,7 +23,7 @@ import numpy as np
 import pytest
 from helpers.served import serving
 
-from dpfl_bench.data import download, image_sets, vision
+from dpfl_bench.data import download, image_download, image_files, image_sets, vision
 from dpfl_bench.data.records import DataError, Records
 from dpfl_bench.data.torchvision_import import import_torchvision
 
@@ -112,7 +112,7 @@ def believe(name: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(
             source, "resources", [(f"{file}.gz", md5(folder / f"{file}.gz")) for file in kind.files]
         )
-        monkeypatch.setitem(vision._UNPACKED, name, {file: md5(folder / file) for file in kind.files})
+        monkeypatch.setitem(image_files._UNPACKED, name, {file: md5(folder / file) for file in kind.files})
 
 
 def online(name: str, root: Path) -> str:
@@ -326,7 +326,7 @@ def test_dropped_downloads_are_resumed_and_unpacked(
     whole = load(name, tmp_path / "made")
     kind = image_sets.SETS[name]
     source = getattr(import_torchvision().datasets, kind.source)
-    archives = [archive for archive, _, _ in vision._archives(kind, source)]
+    archives = [archive for archive, _, _ in image_download.archives(kind, source)]
     with serving(
         {f"/{file.name}": (tmp_path / "made" / file).read_bytes() for file in archives}, monkeypatch
     ) as server:
@@ -402,7 +402,7 @@ def test_real_whole_sets_and_their_checksums() -> None:
             assert md5(packed) == sum_of_gz  # torchvision's
             assert (
                 hashlib.md5(gzip.decompress(packed.read_bytes())).hexdigest()
-                == vision._UNPACKED[name][packed.stem]
+                == image_files._UNPACKED[name][packed.stem]
             )
         got = load(name, root)
         assert got.subset == ""
