@@ -31,7 +31,7 @@ from dpfl_bench.experiment.player import build_player
 from dpfl_bench.experiment.reference import solve_reference
 from dpfl_bench.federation.clients import Federation
 from dpfl_bench.federation.cohort import Cohort, State
-from dpfl_bench.federation.partition import Parts
+from dpfl_bench.federation.parts import Parts
 from dpfl_bench.federation.sampling import LotRule
 from dpfl_bench.federation.schedule import Schedule
 from dpfl_bench.machine import device

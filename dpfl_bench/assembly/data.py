@@ -24,7 +24,7 @@ from dpfl_bench.data.indices import Indices
 from dpfl_bench.data.prepare import arranged, owned, prepare
 from dpfl_bench.data.records import DataError, Records
 from dpfl_bench.federation.clients import Federation
-from dpfl_bench.federation.partition import by_owner, digest
+from dpfl_bench.federation.parts import by_owner, digest
 from dpfl_bench.federation.sampling import LotRule
 from dpfl_bench.machine import device
 

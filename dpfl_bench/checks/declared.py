@@ -1,24 +1,32 @@
-"""What a function says of its parameters: their types, and by `Annotated` their ranges.
+"""What a function says of its parameters: their types, by `Annotated` their ranges, and by
+`checked_by` what has to hold between them.
 
-    def overlap(..., percent: Annotated[float, OVERLAP]) -> Parts:
+    @checked_by(check)
+    def cnn(shape: list[int], ..., pooled: Annotated[int | None, POOLED] = None) -> nn.Module:
 
-A loader, a partition and a model of one's own can say the same.
+A loader, a partition and a model of one's own can say their ranges in the same way.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from types import SimpleNamespace
-from typing import Any, get_type_hints
+from typing import Any, TypeVar, get_type_hints
 
 from dpfl_bench.checks.ranges import Range
 
+Check = Callable[[Mapping[str, Any], Sequence[int] | None, float], None]
+Function = TypeVar("Function", bound=Callable[..., Any])
 
+
+@cache
 def types(function: Callable[..., Any]) -> dict[str, Any]:
-    """The types of its parameters, without ranges; none where they cannot be resolved."""
+    """The types of its parameters, without ranges. A type that only type checkers import is left out."""
     return _hints(function, extras=False)
 
 
+@cache
 def ranges(function: Callable[..., Any]) -> dict[str, Range]:
     """The ranges of those parameters that have one."""
     declared = {}
@@ -30,13 +38,13 @@ def ranges(function: Callable[..., Any]) -> dict[str, Range]:
 
 
 def _hints(function: Any, extras: bool) -> dict[str, Any]:
-    """A function's result is left out: its type may be one that only type checkers import."""
     if isinstance(function, type):
         return _resolved(function, None, extras)
-    annotations = dict(getattr(function, "__annotations__", {}))
-    annotations.pop("return", None)
-    names = getattr(function, "__globals__", {})
-    return _resolved(SimpleNamespace(__annotations__=annotations), names, extras)
+    names, hints = getattr(function, "__globals__", {}), {}
+    for name, annotation in getattr(function, "__annotations__", {}).items():
+        if name != "return":
+            hints |= _resolved(SimpleNamespace(__annotations__={name: annotation}), names, extras)
+    return hints
 
 
 def _resolved(annotated: Any, names: Any, extras: bool) -> dict[str, Any]:
@@ -44,3 +52,21 @@ def _resolved(annotated: Any, names: Any, extras: bool) -> dict[str, Any]:
         return get_type_hints(annotated, globalns=names, include_extras=extras)
     except NameError:
         return {}
+
+
+def checked_by(check: Check) -> Callable[[Function], Function]:
+    """Mark a model's function with what raises a ValueError where its YAML keys, the records' shape
+    (None: unknown) and eps do not go together.
+    """
+
+    def marked(function: Function) -> Function:
+        function.__dict__["check"] = check
+        return function
+
+    return marked
+
+
+def check_of(function: Callable[..., Any]) -> Check | None:
+    """What `checked_by` said."""
+    check: Check | None = getattr(function, "check", None)
+    return check

@@ -27,7 +27,7 @@ from dpfl_bench.config import compose, fits, validate
 from dpfl_bench.config.settings import Settings
 from dpfl_bench.federation import partition
 from dpfl_bench.machine import device
-from dpfl_bench.problems.linear import LinearProblem
+from dpfl_bench.problems.linear_problem import LinearProblem
 from dpfl_bench.problems.module import ModuleProblem
 
 # overrides | the whole line, as a regular expression

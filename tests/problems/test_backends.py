@@ -27,7 +27,7 @@ from dpfl_bench.assembly.model import build_problem, gradient_backend
 from dpfl_bench.checks.errors import ConfigError
 from dpfl_bench.experiment import job
 from dpfl_bench.problems import backends
-from dpfl_bench.problems.linear import LinearProblem
+from dpfl_bench.problems.linear_problem import LinearProblem
 from dpfl_bench.problems.models.cnn import cnn
 from dpfl_bench.problems.models.lstm import lstm
 from dpfl_bench.problems.models.mlp import mlp

@@ -24,7 +24,8 @@ from dpfl_bench.federation.clients import Federation
 from dpfl_bench.federation.evaluation import evaluate
 from dpfl_bench.federation.sampling import LotRule
 from dpfl_bench.problems import optimum
-from dpfl_bench.problems.linear import LinearProblem, linreg, logreg
+from dpfl_bench.problems.linear import linreg, logreg
+from dpfl_bench.problems.linear_problem import LinearProblem
 from dpfl_bench.problems.models.cnn import cnn
 from dpfl_bench.problems.models.mlp import mlp
 from dpfl_bench.problems.module import ModuleProblem

@@ -10,7 +10,7 @@ from helpers.command import QUICK, call
 
 from dpfl_bench.data.records import Records
 from dpfl_bench.problems import optimum
-from dpfl_bench.problems.linear import LinearProblem
+from dpfl_bench.problems.linear_problem import LinearProblem
 
 KINDS = {"logistic": 2, "softmax": 3, "squares": 0}
 
