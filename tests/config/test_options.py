@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import CONF, settings_of
-from test_data import SAMPLED
+from helpers.federations import CONF, settings_of
+from helpers.real_data import SAMPLED
 
 from dpfl_bench import rng
 from dpfl_bench.assembly.model import build_problem

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import settings_of
+from helpers.federations import settings_of
 
 from dpfl_bench.config import settings as schema
 from dpfl_bench.config.settings import Settings

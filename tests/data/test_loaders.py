@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import importlib
 import inspect
-import os
 import shutil
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from helpers.real_data import SAMPLED, real_data
 from omegaconf import OmegaConf
 
 from dpfl_bench.data import libsvm, vision
@@ -93,14 +93,6 @@ def test_images_missing(tmp_path: Path) -> None:
         vision.load(name="cifar", root=str(tmp_path), download=False, verify=True)
 
 
-def real_data(*files: str) -> Path:
-    """The folder of real files, or a skip that says how to get them."""
-    root = Path(os.environ.get("DPFL_DATA_DIR", ""))
-    if "DPFL_DATA_DIR" not in os.environ or not all((root / file).exists() for file in files):
-        pytest.skip(f"real data: set DPFL_DATA_DIR to a folder with {', '.join(files)}")
-    return root
-
-
 def test_corrupt_images_are_named(tmp_path: Path) -> None:
     root = real_data("MNIST/raw/train-images-idx3-ubyte")
     for file in (root / "MNIST/raw").glob("t*-ubyte"):
@@ -164,21 +156,6 @@ def test_files_have_every_key(file: Path) -> None:
     assert config["name"] == file.stem
     assert file.read_text().startswith("# ")
     assert all(p.default is inspect.Parameter.empty for p in inspect.signature(function).parameters.values())
-
-
-# of these a test machine has a sample at most: test_vision.py, test_leaf.py and test_medical.py say
-# what is in it
-SAMPLED = {
-    "cifar10",
-    "cifar100",
-    "emnist_balanced",
-    "emnist_bymerge",
-    "femnist",
-    "shakespeare",
-    "reddit",
-    "ixi",
-    "messidor",
-}
 
 
 @pytest.mark.parametrize(
