@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from conftest import Played, cohort_of, cohort_on, settings_of
+from helpers.federations import Played, cohort_of, cohort_on, settings_of
 from oracles import reference as ref
 from scipy.optimize import minimize
 

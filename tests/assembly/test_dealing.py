@@ -12,8 +12,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from conftest import settings_of
 from helpers.command import call
+from helpers.federations import settings_of
 
 from dpfl_bench.assembly.data import _parts, _prepared, load_data
 from dpfl_bench.checks.errors import ConfigError

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import settings_of
 from helpers.command import QUICK, call, read
+from helpers.federations import settings_of
 
 from dpfl_bench.assembly.holders import Holders
 from dpfl_bench.federation import partition

@@ -16,12 +16,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import CONF, settings_of
 from helpers.command import call, command
+from helpers.federations import CONF, settings_of
+from helpers.image_files import believe, write_images
+from helpers.imported import loaded_by
 from helpers.served import serving
 from omegaconf import OmegaConf
-from test_cli_start import loaded_by
-from test_vision import believe, made_up
 
 from dpfl_bench.assembly.data import load_data
 from dpfl_bench.data import dealt, download, verdict
@@ -108,7 +108,7 @@ def test_list_tells_partly_from_ready(root: Path) -> None:
     (root / "libsvm" / "mushrooms").write_bytes(CONTENT)
     assert state("a9a") == ("partly", [str(root / "libsvm" / "a9a.t")])
     assert state("mushrooms") == ("ready", [])
-    made_up("CIFAR10", root)
+    write_images("CIFAR10", root)
     kind, missing = state("cifar10")  # every file by name, but a few images
     assert (kind, missing[0].split(":")[0]) == ("partly", "records")
     (root / "cifar-10-batches-py" / "data_batch_5").unlink()
@@ -311,7 +311,7 @@ def test_fetch_prints_the_rest_of_a_subset() -> None:
 
 
 def test_verify_whole_and_verified(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder, _ = made_up("CIFAR10", root)
+    folder, _ = write_images("CIFAR10", root)
     believe("CIFAR10", folder, monkeypatch)
     said = call("data", "verify", "cifar10", "--json")
     report = json.loads(said.out)
@@ -324,7 +324,7 @@ def test_verify_whole_and_verified(root: Path, monkeypatch: pytest.MonkeyPatch) 
 def test_verify_of_a_mismatch_names_the_part_and_opens_nothing(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    folder, _ = made_up("CIFAR10", root)
+    folder, _ = write_images("CIFAR10", root)
     believe("CIFAR10", folder, monkeypatch)
     (folder / "data_batch_2").write_bytes(b"something else")
     (folder / "data_batch_3").unlink()
@@ -344,7 +344,7 @@ def test_verify_of_a_mismatch_names_the_part_and_opens_nothing(
 
 
 def test_verify_taking_what_is_there(root: Path) -> None:
-    folder, _ = made_up("MNIST", root)
+    folder, _ = write_images("MNIST", root)
     (folder / "t10k-images-idx3-ubyte").unlink()
     said = call("data", "verify", "mnist", "dataset.verify=false")
     assert said.code == 1
@@ -354,7 +354,7 @@ def test_verify_taking_what_is_there(root: Path) -> None:
 
 
 def test_verify_of_emnist_without_the_archive_that_has_its_checksums(root: Path) -> None:
-    folder, _ = made_up("EMNIST_balanced", root)
+    folder, _ = write_images("EMNIST_balanced", root)
     (folder / "gzip.zip").unlink()
     said = call("data", "verify", "emnist_balanced")
     assert said.code == 2
@@ -501,7 +501,7 @@ def test_show_without_labels() -> None:
 
 
 def test_show_of_many_classes(root: Path) -> None:
-    made_up("EMNIST_balanced", root)
+    write_images("EMNIST_balanced", root)
     said = call(
         "data", "show", "dataset=emnist_balanced", "dataset.verify=false", "partition=iid", "clients=2"
     )

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from conftest import CONF, settings_of
 from helpers.command import call
-from test_cli_start import loaded_by
+from helpers.federations import CONF, settings_of
+from helpers.imported import loaded_by
 from torch import nn
 
 from dpfl_bench import rng

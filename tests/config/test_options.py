@@ -6,14 +6,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import CONF, settings_of
+from helpers.federations import CONF, settings_of
+from helpers.real_data import whole_here
 
 from dpfl_bench import rng
 from dpfl_bench.assembly.model import build_problem
 from dpfl_bench.commands import plan
 from dpfl_bench.config import compose
 from dpfl_bench.config.call import call
-from dpfl_bench.data.source import source_of
 from dpfl_bench.experiment import run
 from dpfl_bench.experiment.player import build_player
 
@@ -123,10 +123,7 @@ def test_data_sets_build_and_are_as_their_yaml_says(name: str, tmp_path: Path) -
     (tmp_path / "tiny.txt").write_text("\n".join(rows) + "\n")
     settings = settings_of(*overrides_of("dataset", name))
     described = settings.dataset
-    source = source_of(described)
-    presence = source and source.presence(described)
-    if presence is None or presence.state != "ready":
-        pytest.skip(f"{name}: the whole set is not here: set DPFL_DATA_DIR to a folder that has it")
+    whole_here(described)
     job = run.prepare(settings)
     records = job.data.records
     assert job.data.federation.clients == settings.clients

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import settings_of
 from helpers.command import QUICK, call, read
+from helpers.federations import settings_of
 
 from dpfl_bench.assembly.data import load_data
 from dpfl_bench.config.call import call as load

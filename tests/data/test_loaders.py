@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import importlib
 import inspect
-import os
 import shutil
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from helpers.real_data import real_data, whole_here
 from omegaconf import OmegaConf
 
 from dpfl_bench.data import libsvm, vision
 from dpfl_bench.data.prepare import prepare
 from dpfl_bench.data.records import DataError
 from dpfl_bench.data.root import data_root
-from dpfl_bench.data.source import source_of
 
 FILES = sorted((Path(__file__).parents[2] / "conf/dataset").glob("*.yaml"))
 PREPARE = ("test_fraction", "standardise", "unit_norm", "seed", "centres", "scales", "limit")
@@ -92,23 +91,6 @@ def test_images_missing(tmp_path: Path) -> None:
     assert "\n" not in str(caught.value)
     with pytest.raises(ValueError, match="name=cifar: expected one of MNIST, FashionMNIST"):
         vision.load(name="cifar", root=str(tmp_path), download=False, verify=True)
-
-
-def real_data(*files: str) -> Path:
-    """The folder of real files, or a skip that says how to get them."""
-    root = Path(os.environ.get("DPFL_DATA_DIR", ""))
-    if "DPFL_DATA_DIR" not in os.environ or not all((root / file).exists() for file in files):
-        pytest.skip(f"real data: set DPFL_DATA_DIR to a folder with {', '.join(files)}")
-    return root
-
-
-def whole_here(dataset: dict[str, Any]) -> None:
-    """A skip where not all of the data set's files are here, or they are smaller than the whole set."""
-    source = source_of(dataset)
-    presence = source and source.presence(dataset)
-    assert presence is not None
-    if presence.state != "ready":
-        pytest.skip(f"real data: {presence.folder} lacks {', '.join(presence.lacks)}")
 
 
 def test_corrupt_images_are_named(tmp_path: Path) -> None:

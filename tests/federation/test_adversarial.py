@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from conftest import CONF, Played, cohort_on, settings_of
+from helpers.federations import CONF, Played, cohort_on, settings_of
 from torch import Tensor, nn
 
 from dpfl_bench.config.settings import Settings

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import Played, cohort_on, settings_of
+from helpers.federations import Played, cohort_on, settings_of
 
 from dpfl_bench import rng
 from dpfl_bench.config.settings import Privacy, Settings

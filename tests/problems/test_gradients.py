@@ -11,7 +11,7 @@ from functools import partial
 import numpy as np
 import pytest
 import torch
-from conftest import settings_of
+from helpers.federations import settings_of
 from oracles import reference as ref
 from scipy.optimize import minimize
 from torch import Tensor, nn

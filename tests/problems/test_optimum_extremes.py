@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from conftest import cohort_on, settings_of
 from helpers.command import QUICK, call
+from helpers.federations import cohort_on, settings_of
 
 from dpfl_bench.data.records import Records
 from dpfl_bench.problems import optimum
