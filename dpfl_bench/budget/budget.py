@@ -168,27 +168,32 @@ class Budget:
             return name
         return self._accounting.tightest(self.planned, self.observer)
 
-    def accountants(self, observer: Observer | None = None) -> dict[str, float]:
-        """Accountant -> eps towards an observer (by default the bounded one): every valid
-        accountant, and the paper's where it is asked for.
+    def accountants(self, observer: Observer | None = None, *, every: bool = False) -> dict[str, float]:
+        """Accountant -> eps towards an observer (by default the bounded one): every valid one that
+        `auto` may ask, and the one that was asked for. With `every` also the valid ones that are
+        asked by name alone, where they can tell.
         """
-        observer = observer or self.observer
         if not self.settings.private:
             return {}
+        observer = observer or self.observer
         eps = self._accounting.by_accountant(self.planned, observer)
-        if self.settings.privacy.accountant == "paper" and observer == self.observer:
-            eps["paper"] = self.eps
+        if every:
+            eps |= self._accounting.by_name_only(self.planned, observer)
+        asked = self.settings.privacy.accountant
+        if asked != "auto" and asked not in eps and observer == self.observer:
+            eps[asked] = self.eps
         return eps
 
     def views(self) -> dict[str, float]:
-        """Observer -> eps of the whole run by the tightest valid accountant; inf where the observer
-        is trusted.
+        """Observer -> eps of the whole run by the tightest valid accountant that `auto` may ask; inf
+        where the observer is trusted.
         """
         return {observer: self._view(observer) for observer in self.observers}
 
     def _view(self, observer: Observer) -> float:
-        valid = (eps for name, eps in self.accountants(observer).items() if name != "paper")
-        return min(valid, default=math.inf)
+        if not self.settings.private:
+            return math.inf
+        return min(self._accounting.by_accountant(self.planned, observer).values(), default=math.inf)
 
     def max_rounds(self) -> int | None:
         """The most rounds that eps allows at this noise (of at most `spent.LONGEST` where cohorts

@@ -91,12 +91,15 @@ class Guarantee:
     accounted: Accounted | None = None
 
     @staticmethod
-    def of(budget: Budget, planned: Budget | None = None, blanked: bool = False) -> Guarantee:
+    def of(
+        budget: Budget, planned: Budget | None = None, *, blanked: bool = False, every: bool = False
+    ) -> Guarantee:
         """The guarantee of a budget.
 
         budget: of the rounds that were played. planned: of the run if it goes to the end (default:
         it does). blanked: whether it stopped because every update of a round was blanked, which
-        tells of the data.
+        tells of the data. every: ask also the accountants that are asked by name alone; they take
+        longer.
         """
         settings, privacy, noise = budget.settings, budget.settings.privacy, budget.noise
         leaks = [*([STOPPED] if blanked and settings.private else []), *settings.leaks]
@@ -117,7 +120,7 @@ class Guarantee:
             noise_std=noise.std,
             views=budget.views(),
             accountants=budget.accountants(),
-            observers={observer: budget.accountants(observer) for observer in budget.observers},
+            observers={observer: budget.accountants(observer, every=every) for observer in budget.observers},
             memory=privacy.remembered if _remembered(settings) else None,
             leaks=tuple(leaks),
             fully_accounted=not leaks if settings.private else None,

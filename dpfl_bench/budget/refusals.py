@@ -31,7 +31,7 @@ def check_coins(settings: Settings, seed: int, steps: Sequence[int]) -> None:
 
 def check_foreseeable(settings: Settings) -> None:
     """Record level: refuse settings from which the holders of a record cannot be foreseen."""
-    if settings.dealing == "overlap":
+    if settings.dealing is not None and settings.dealing.overlapping:
         if settings.dataset["records"] is None:
             raise ConfigError(
                 "dataset.records=null: expected to know how many records there are, for overlapping"

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 
 from dpfl_bench.config.settings import Settings
 from dpfl_bench.privacy import accounting, calibration
 from dpfl_bench.privacy.cache import cached
-from dpfl_bench.privacy.refusals import PrivacyError
+from dpfl_bench.privacy.refusals import OutOfReach, PrivacyError
 from dpfl_bench.privacy.released.clients import Releases
 from dpfl_bench.privacy.released.composition import View
 from dpfl_bench.privacy.released.records import RecordReleases
@@ -39,26 +40,41 @@ class Accounting:
         return accounting.best(_bounded(releases, observer), self.noise_multiplier, self.delta)[0]
 
     def by_accountant(self, releases: Releases | RecordReleases, observer: Observer) -> dict[str, float]:
-        """Accountant -> eps, for every valid accountant. Empty where the observer is trusted or
+        """Accountant -> eps, for every valid accountant that `auto` may ask. Empty where the observer is trusted or
         where no valid bound is known.
         """
-        try:
-            seen = view(releases, observer) or ()
-        except PrivacyError:
-            return {}
-        valid = {name for c in seen for name in accounting.accountants_for(c)}
-        return {name: self._kept(seen, name) for name in accounting.ACCOUNTANTS if name in valid}
+        seen = _known(releases, observer)
+        names = dict.fromkeys(name for c in seen for name in accounting.accountants_for(c))
+        return {name: self._kept(seen, name) for name in names}
+
+    def by_name_only(self, releases: Releases | RecordReleases, observer: Observer) -> dict[str, float]:
+        """The same of the valid accountants that `auto` never asks, as far as they can tell."""
+        seen = _known(releases, observer)
+        eps: dict[str, float] = {}
+        for name in dict.fromkeys(name for c in seen for name in accounting.by_name_only(c)):
+            with suppress(OutOfReach):
+                eps[name] = self._kept(seen, name)
+        return eps
 
     def _kept(self, seen: View, name: str) -> float:
         """By one accountant, from the cache on disk. Closed forms are computed faster than they are
         read; dp_accounting takes a second to import.
         """
-        asked = {"noise_multiplier": self.noise_multiplier, "delta": self.delta, "accountant": name}
+        asked: dict[str, object] = {"noise_multiplier": self.noise_multiplier, "delta": self.delta}
+        asked |= accounting.question(name)
 
         def answer() -> float:
             return accounting.epsilon(seen, self.noise_multiplier, self.delta, name)
 
         return answer() if name == "exact" else cached({"eps_of": [asdict(c) for c in seen], **asked}, answer)
+
+
+def _known(releases: Releases | RecordReleases, observer: Observer) -> View:
+    """What bounds the observer; empty where it is trusted or where no bound is known."""
+    try:
+        return view(releases, observer) or ()
+    except PrivacyError:
+        return ()
 
 
 def _bounded(releases: Releases | RecordReleases, observer: Observer) -> View:

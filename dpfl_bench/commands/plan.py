@@ -29,7 +29,7 @@ def plan(settings: Settings, detailed: bool = True) -> dict[str, Any]:
     """
     with only_ours(NO_CALL):
         budget = Budget.of(settings, drawn_schedules(settings))
-        plan: dict[str, Any] = clean(_plan(budget, Guarantee.of(budget), detailed))
+        plan: dict[str, Any] = clean(_plan(budget, Guarantee.of(budget, every=detailed), detailed))
     return plan
 
 

@@ -44,7 +44,7 @@ def played(job: Job, diverged: dict[str, Any] | None) -> Budget:
 def guarantee(job: Job, diverged: dict[str, Any] | None) -> Guarantee:
     """The guarantee of the rounds that were played."""
     blanked = diverged is not None and diverged["cause"] == train.BLANKED
-    return Guarantee.of(played(job, diverged), job.budget, blanked)
+    return Guarantee.of(played(job, diverged), job.budget, blanked=blanked)
 
 
 def result(

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from dpfl_bench.federation import partition
+from dpfl_bench.federation.parts import counted
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Holders:
         parts: each client's record indices. records: number of all training records.
         Raises ValueError for parts that no partition may deal.
         """
-        counts = partition.counted(parts, records)
+        counts = counted(parts, records)
         shared = counts.max(initial=0) > 1
         return Holders(min(len(part) for part in parts), counts, tuple(parts) if shared else ())
 

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import settings_of
 from helpers.command import QUICK, Said, call
+from helpers.federations import settings_of
 
 from dpfl_bench.budget.budget import Budget
 from dpfl_bench.budget.guarantee import STOPPED, Guarantee
@@ -98,7 +98,7 @@ def test_all_that_tell_of_a_run_tell_one_guarantee(overrides: tuple[str, ...]) -
         return
     assert differing(guarantee, result) == []
     assert differing(guarantee, privacy) == []
-    plan, whole = call("plan", "--json", *overrides).json, Guarantee.of(budget_of(overrides))
+    plan, whole = call("plan", "--json", *overrides).json, Guarantee.of(budget_of(overrides), every=True)
     assert differing(whole, plan) == []
     assert told.keys() <= result.keys() | privacy.keys() | plan.keys()
     assert plan["observers"] == _json(whole.observers)

@@ -1,5 +1,5 @@
-"""Linear models whose gradients have closed forms, so they need no autograd: logistic regression
-(one logit for two classes, softmax for more) and least squares. `linear.py` builds them.
+"""Linear models without autograd: logistic regression (one logit for two classes, softmax for more)
+and least squares.
 
 The flat vector is the weight matrix (outputs, features), row after row, then the biases.
 """
