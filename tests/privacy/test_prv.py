@@ -31,10 +31,10 @@ POISSON = [  # rate, times, noise multiplier, delta
 
 
 def lower_pld(rate: float, times: int, noise: float, delta: float) -> float:
-    """What is really spent, or less: dp-accounting's PLD, rounded down by at most 1 % of eps."""
+    """What is really spent, or less: dp-accounting's PLD, rounded down by at most 2 % of eps."""
     from dp_accounting.pld import privacy_loss_distribution
 
-    step = 0.01 * epsilon(Composition("poisson", times, rate), noise, delta, "pld") / times
+    step = 0.02 * epsilon(Composition("poisson", times, rate), noise, delta, "pld") / times
     single = privacy_loss_distribution.from_gaussian_mechanism(
         noise,
         sampling_prob=rate,
@@ -146,7 +146,7 @@ def test_what_its_grid_cannot_hold_is_refused_in_one_line(times: int, noise: flo
 
 
 def test_small_eps_and_long_compositions_are_loose_and_not_low() -> None:
-    for rate, times, noise in ((0.1, 100, 400.0), (0.01, 50, 10.0), (0.001, 10**6, 2.0)):
+    for rate, times, noise in ((0.1, 100, 400.0), (0.01, 50, 10.0), (0.001, 10**5, 2.0)):
         released = Composition("poisson", times, rate)
         tight = epsilon(released, noise, 1e-6, "pld")
         assert 0.999 * tight < epsilon(released, noise, 1e-6, "prv") < 1.1 * tight
