@@ -10,7 +10,7 @@ from typing import Any, get_type_hints
 
 from dpfl_bench.checks.errors import ConfigError
 from dpfl_bench.config.targets import check_call, target
-from dpfl_bench.config.validate import checked
+from dpfl_bench.config.typed import checked
 
 
 def call(node: Mapping[str, Any], group: str, **given: Any) -> Any:

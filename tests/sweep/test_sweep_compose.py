@@ -285,7 +285,7 @@ def test_what_launches() -> None:
     composer = Composer(None, "config")
     assert composer.sweep([]).launcher["_target_"].endswith("BasicLauncher")
     launcher = composer.sweep(["hydra/launcher=joblib", "hydra.launcher.n_jobs=3"]).launcher
-    assert launcher == {"_target_": "dpfl_bench.sweep.launchers.cores.Joblib", "n_jobs": 3}
+    assert launcher == {"_target_": "dpfl_bench.sweep.launchers.cores.Cores", "n_jobs": 3}
 
 
 def test_beside_hydras_own_plugin_of_that_name() -> None:

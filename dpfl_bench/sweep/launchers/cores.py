@@ -31,7 +31,7 @@ from dpfl_bench.machine.signals import Interrupted, forget, graceful
 from dpfl_bench.results.folder import RunFolder
 from dpfl_bench.results.lock import Busy, locked
 from dpfl_bench.sweep import early
-from dpfl_bench.sweep.launchers.base import HELD, Point, compose, work
+from dpfl_bench.sweep.launchers.base import BUSY, Point, compose, work
 from dpfl_bench.sweep.progress import Progress
 
 POLL = 0.2  # seconds between two looks at the workers
@@ -39,8 +39,8 @@ GRACE = 30.0  # seconds that an orphan has to end its round
 
 
 @dataclass(frozen=True)
-class Joblib:
-    """The key of conf/hydra/launcher/joblib.yaml, explained there."""
+class Cores:
+    """The key of conf/hydra/launcher/cores.yaml, explained there."""
 
     n_jobs: int
     waits_for_others: ClassVar[bool] = False
@@ -70,7 +70,7 @@ def launch(points: Sequence[Point], progress: Progress, at_once: int) -> None:
                 queue.clear()
                 crew.ask(stop.number)
             progress.update()  # while all are at work
-            progress.held.update(crew.listen())
+            progress.busy.update(crew.listen())
         if stop.number is not None:
             raise Interrupted(stop.number)
 
@@ -97,7 +97,7 @@ class _Worker:
                 if isinstance(said, str):
                     tqdm.write(said, file=sys.stderr)
                 else:
-                    if said == HELD and self.point:
+                    if said == BUSY and self.point:
                         yield self.point
                     self.point = None
         except (OSError, EOFError, pickle.UnpicklingError):  # killed, perhaps in the middle of a word
@@ -201,8 +201,8 @@ def _serve(link: Connection, threads: int | None) -> None:
     with contextlib.suppress(
         EOFError, OSError
     ):  # siblings may hold the other end open, so that a dead command is not always heard
-        while lives() and (told := link.recv()):
-            link.send(work(point=told[0], composed=told[1], wait=False))
+        while lives() and (task := link.recv()):
+            link.send(work(point=task[0], composed=task[1], wait=False))
 
 
 def _watching(parent: int) -> Callable[[], bool]:
