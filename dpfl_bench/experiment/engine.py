@@ -18,7 +18,7 @@ from dpfl_bench.federation.clients import Federation
 from dpfl_bench.federation.cohort import Alone, Cohort, State
 from dpfl_bench.federation.crew import Workers
 from dpfl_bench.machine import device
-from dpfl_bench.problems.linear import LinearProblem
+from dpfl_bench.problems.linear_problem import LinearProblem
 from dpfl_bench.problems.problem import Problem
 
 CACHE_NUMBERS = (

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from conftest import Played, cohort_of, cohort_on, settings_of
+from helpers.federations import Played, cohort_of, cohort_on, settings_of
 from oracles import reference as ref
 from scipy.optimize import minimize
 
@@ -16,7 +16,7 @@ from dpfl_bench.config.settings import Settings
 from dpfl_bench.data.records import Records
 from dpfl_bench.experiment import measure, train
 from dpfl_bench.federation.cohort import Cohort, State
-from dpfl_bench.federation.partition import Parts
+from dpfl_bench.federation.parts import Parts
 
 L2 = 0.1
 LOCAL_STEPS = 5

@@ -11,8 +11,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from conftest import TINY, cohort_of, settings_of
 from helpers.command import QUICK, call, metrics, read
+from helpers.federations import TINY, cohort_of, settings_of
 
 from dpfl_bench.budget.budget import Budget, drawn_schedules
 from dpfl_bench.experiment.player import build_door
@@ -72,7 +72,7 @@ def test_the_bits_have_the_noise_that_is_accounted_for(trust: str, neighbours: s
 
 
 def test_the_bits_cost_what_the_closed_form_says() -> None:
-    from dpfl_bench.privacy.accounting import eps_of_gaussian
+    from dpfl_bench.privacy.divergences.gaussian import eps_of_gaussian
 
     folder = call(
         "run",

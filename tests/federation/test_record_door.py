@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 import torch
-from conftest import Played, cohort_on, settings_of
+from helpers.federations import Played, cohort_on, settings_of
 
 from dpfl_bench.data.records import Records
 from dpfl_bench.federation.doors import GradientDoor, GradientPassage

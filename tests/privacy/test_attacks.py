@@ -23,10 +23,12 @@ from dpfl_bench.federation.cohort import Cohort, Optimiser
 from dpfl_bench.federation.doors import GradientDoor, SendDoor
 from dpfl_bench.federation.sampling import LotRule
 from dpfl_bench.federation.schedule import Schedule
-from dpfl_bench.privacy.accounting import delta_of_gaussian, epsilon
+from dpfl_bench.privacy.accounting import epsilon
+from dpfl_bench.privacy.divergences.gaussian import delta_of_gaussian
 from dpfl_bench.privacy.privunit import PrivUnit, equal_split
-from dpfl_bench.privacy.releases import Releases, view
-from dpfl_bench.problems.linear import LinearProblem
+from dpfl_bench.privacy.released.clients import Releases
+from dpfl_bench.privacy.released.views import view
+from dpfl_bench.problems.linear_problem import LinearProblem
 
 pytestmark = pytest.mark.slow
 SURE, RATE = 4.0, 0.5  # standard errors; learning rate

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from dpfl_bench.problems import backends
-from dpfl_bench.problems.linear import LinearProblem
+from dpfl_bench.problems.linear_problem import LinearProblem
 from dpfl_bench.problems.models.cnn import cnn
 from dpfl_bench.problems.models.mlp import mlp
 from dpfl_bench.problems.module import ModuleProblem
