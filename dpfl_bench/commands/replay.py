@@ -18,7 +18,7 @@ DOES = (
 
 
 def command(words: list[str]) -> int:
-    parser = arguments.parser("replay", DOES, EXAMPLES, "docs/sweeps.md")
+    parser = arguments.parser("replay", DOES, EXAMPLES, "docs/reproduce.md")
     add = parser.add_argument
     add("folder", metavar="RUN_FOLDER", help="outputs/runs/ID, or wherever it was moved to")
     add("--check", action="store_true", help="compare every number; exit code 1 if one differs")

@@ -16,7 +16,7 @@ EXAMPLES = (
     "run -m +experiment=breast_cancer hydra/launcher=slurm",
 )
 READ = (
-    "docs/settings.md (every key), docs/sweeps.md (sweeps, launchers, --force and --accept);\n"
+    "docs/settings.md (every key), docs/sweeps.md (sweeps), docs/reproduce.md (--force, --accept);\n"
     "`dpfl-bench list` has the choices, `dpfl-bench run --cfg job` every key with its value"
 )
 ONLY_OF_SWEEPS = ("--dry-run", "--no-retry", "--detach", "--cancel")
