@@ -1,5 +1,5 @@
-"""What a launcher is given, what it owes, and what its workers do. A point is plain data: pickled
-to other processes and nodes.
+"""What a launcher gets, what it must do, and what its workers do. A point is plain data, so it can
+be pickled to other processes and nodes.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Launcher(Protocol):
     constructor's.
     """
 
-    waits_for_others: ClassVar[bool]  # whether it takes points, too, that another process works on
+    waits_for_others: ClassVar[bool]  # whether it also takes points that another process works on
 
     @property
     def at_once(self) -> int:
