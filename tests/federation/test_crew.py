@@ -11,18 +11,19 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from conftest import TINY, Algo, Played, cohort_of, cohort_on, settings_of
+from conftest import TINY, Algo, Played, player_of, player_on, settings_of
 from helpers.processes import cpu_seconds
 
 from dpfl_bench.config.settings import Settings
 from dpfl_bench.data.records import Records
 from dpfl_bench.experiment import train
-from dpfl_bench.federation import cohort as cohort_file
-from dpfl_bench.federation import crew as crew_file
-from dpfl_bench.federation import evaluation
-from dpfl_bench.federation.cohort import Alone, State, Worked, most_groups
-from dpfl_bench.federation.crew import Workers
-from dpfl_bench.federation.schedule import Round
+from dpfl_bench.federation import evaluation, round_player, workers
+from dpfl_bench.federation.alone import Alone
+from dpfl_bench.federation.crew import GroupResult
+from dpfl_bench.federation.round_player import most_groups
+from dpfl_bench.federation.schedule import PlannedRound
+from dpfl_bench.federation.state import TrainingState
+from dpfl_bench.federation.workers import Workers
 
 COUNTS = (1, 2, 3)
 LOTS = {"batch_size": 4, "sampled_clients": 9}
@@ -42,7 +43,7 @@ def bits(tensor: torch.Tensor | None) -> bytes:
     return b"" if tensor is None else tensor.contiguous().numpy().tobytes()
 
 
-def all_of(state: State, diagnostics: Any, crew: Any) -> dict[str, bytes]:
+def all_of(state: TrainingState, diagnostics: Any, crew: Any) -> dict[str, bytes]:
     """Everything that a round leaves behind, to the bit (a NaN is a NaN)."""
     ledger = state.ledger
     found = {f"server.{name}": bits(t) for name, t in zip(state.server._fields, state.server, strict=True)}
@@ -61,18 +62,18 @@ def all_of(state: State, diagnostics: Any, crew: Any) -> dict[str, bytes]:
 
 
 def alone(played: Played) -> Alone:
-    return Alone(played.cohort)
+    return Alone(played.player)
 
 
 def of(count: int) -> Callable[[Played], Workers]:
-    return lambda played: Workers(played.cohort, played.start, count)
+    return lambda played: Workers(played.player, played.start, count)
 
 
 def told(played: Played, made: Callable[[Played], Any]) -> Told:
     """All rounds, played by the crew that is made for it."""
     found: Told = {}
     with made(played) as crew:
-        for _, state, diagnostics in train.rounds(played.cohort, played.schedule, played.start, 0, crew):
+        for _, state, diagnostics in train.rounds(played.player, played.schedule, played.start, 0, crew):
             for name, value in all_of(state, diagnostics, crew).items():
                 found.setdefault(name, []).append(value)
     return found
@@ -88,12 +89,12 @@ def differing(one: Told, other: Told) -> list[str]:
     ]
 
 
-def same_with_every_crew(settings: Settings, build: Build = cohort_of, groups: int = 6) -> Told:
+def same_with_every_crew(settings: Settings, build: Build = player_of, groups: int = 6) -> Told:
     """What one process finds; asserts that it worked in so many groups, that every crew agrees, and
     that something happened.
     """
     first = build(settings)
-    assert len(first.cohort.groups(first.schedule.round(0).cohort)) == groups
+    assert len(first.player.groups(first.schedule.round(0).cohort)) == groups
     expected = told(first, alone)
     assert len(set(expected["server.x"])) > 1
     for count in COUNTS:
@@ -112,7 +113,7 @@ def _in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_every_algorithm(algo: Algo) -> None:
     expected = same_with_every_crew(in_chunks(algo.settings(**LOTS)))
-    assert bool(expected["memory"][0]) == cohort_of(algo.settings()).cohort.algorithm.remembers
+    assert bool(expected["memory"][0]) == player_of(algo.settings()).player.algorithm.remembers
 
 
 VARIANTS = {
@@ -169,7 +170,7 @@ def test_poisson_cohorts(name: str) -> None:
     settings = in_chunks(
         settings_of(*LONGER, f"algo={name}", "client_sampling=poisson", "sampled_clients=2"), 1
     )
-    first = cohort_of(settings)
+    first = player_of(settings)
     sizes = [len(first.schedule.cohort(index)) for index in range(first.schedule.rounds)]
     assert min(sizes) == 0
     assert max(sizes) >= 5
@@ -186,7 +187,7 @@ def test_poisson_lots_that_are_empty() -> None:
 @pytest.mark.parametrize("limit", [1, 3])
 def test_groups_that_are_larger_than_a_chunk(limit: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """As many sums as fit are kept apart; there may be fewer than workers."""
-    for where in (cohort_file, crew_file):
+    for where in (round_player, workers):
         monkeypatch.setattr(where, "most_groups", lambda dimension: limit)
     for name in ("dp_scaffold", "dp_fedexp"):
         same_with_every_crew(in_chunks(settings_of(*TINY, f"algo={name}", "sampled_clients=9")), groups=limit)
@@ -219,7 +220,7 @@ def test_more_chunks_than_groups() -> None:
 def images(settings: Settings) -> Played:
     draw = np.random.default_rng(0)
     x, y = draw.normal(size=(120, 1, 6, 6)).astype(np.float32), draw.integers(0, 3, 120)
-    return cohort_on(
+    return player_on(
         settings,
         Records(x[:80], y[:80], x[80:], y[80:], None, 3, "random", None),
         list(np.arange(80).reshape(10, 8)),
@@ -230,7 +231,7 @@ def sentences(settings: Settings) -> Played:
     tokens = np.random.default_rng(0).integers(0, 5, (120, 8))
     x, y = tokens[:, :-1].astype(np.int16), tokens[:, 1:].astype(np.int16)
     records = Records(x[:80], y[:80], x[80:], y[80:], None, 5, "random", None, task="next_token")
-    return cohort_on(settings, records, list(np.arange(80).reshape(10, 8)))
+    return player_on(settings, records, list(np.arange(80).reshape(10, 8)))
 
 
 CNN = {
@@ -278,30 +279,30 @@ def test_sequences(level: str) -> None:
 class Backwards(Alone):
     """Adds the groups' sums in another order."""
 
-    def work(self, state: State, round: Round) -> Iterator[Worked]:
-        yield from reversed(list(super().work(state, round)))
+    def play_groups(self, state: TrainingState, round: PlannedRound) -> Iterator[GroupResult]:
+        yield from reversed(list(super().play_groups(state, round)))
 
 
 class Stale(Workers):
     """Takes the sums of the round before."""
 
-    def work(self, state: State, round: Round) -> Iterator[Worked]:
+    def play_groups(self, state: TrainingState, round: PlannedRound) -> Iterator[GroupResult]:
         before = self._totals.clone()
-        for group, worked in enumerate(super().work(state, round)):
-            worked.sums.total = before[group]
-            yield worked
+        for group, result in enumerate(super().play_groups(state, round)):
+            result.sums.total = before[group]
+            yield result
 
 
 class Forgetful(Workers):
-    def remember(self, *given: Any) -> None:
+    def update_memories(self, *given: Any) -> None:
         pass
 
 
 def test_another_order_of_the_sums_is_seen() -> None:
     settings = in_chunks(settings_of(*TINY, "algo=dp_fedavg", "sampled_clients=9"))
     expected, other = (
-        told(cohort_of(settings), alone),
-        told(cohort_of(settings), lambda played: Backwards(played.cohort)),
+        told(player_of(settings), alone),
+        told(player_of(settings), lambda played: Backwards(played.player)),
     )
     assert "server.x after round 1" in differing(other, expected)
     assert not [name for name in differing(other, expected) if name.startswith(("taken", "releases"))]
@@ -311,17 +312,17 @@ def test_another_order_of_the_sums_is_seen() -> None:
 
 def test_stale_sums_are_seen() -> None:
     settings = in_chunks(settings_of(*TINY, "algo=dp_fedavg", "sampled_clients=9"))
-    expected = told(cohort_of(settings), alone)
+    expected = told(player_of(settings), alone)
     assert "server.x after round 1" in differing(
-        told(cohort_of(settings), lambda p: Stale(p.cohort, p.start, 2)), expected
+        told(player_of(settings), lambda p: Stale(p.player, p.start, 2)), expected
     )
 
 
 def test_what_was_not_remembered_is_seen() -> None:
     settings = in_chunks(settings_of(*TINY, "algo=dp_scaffold", "sampled_clients=9"))
-    expected = told(cohort_of(settings), alone)
+    expected = told(player_of(settings), alone)
     assert "memory after round 1" in differing(
-        told(cohort_of(settings), lambda p: Forgetful(p.cohort, p.start, 2)), expected
+        told(player_of(settings), lambda p: Forgetful(p.player, p.start, 2)), expected
     )
 
 
@@ -330,9 +331,9 @@ def test_what_was_not_remembered_is_seen() -> None:
 
 def test_who_waits_sleeps() -> None:
     """After a moment."""
-    played = cohort_of(in_chunks(settings_of(*TINY, "algo=dp_fedavg", "sampled_clients=9")))
+    played = player_of(in_chunks(settings_of(*TINY, "algo=dp_fedavg", "sampled_clients=9")))
     with of(1)(played) as crew:
-        next(train.rounds(played.cohort, played.schedule, played.start, 0, crew))
+        next(train.rounds(played.player, played.schedule, played.start, 0, crew))
         (pid,) = [worker.pid for worker in crew._workers if worker.pid is not None]
         before = cpu_seconds(pid)
         time.sleep(0.5)
@@ -340,8 +341,8 @@ def test_who_waits_sleeps() -> None:
 
 
 def test_who_looks_sees_the_next_question(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(crew_file, "SECONDS_TO_LOOK", 1.5)
-    played = cohort_of(settings_of(*TINY, "algo=dp_fedavg"))
+    monkeypatch.setattr(workers, "SECONDS_TO_LOOK", 1.5)
+    played = player_of(settings_of(*TINY, "algo=dp_fedavg"))
     with of(2)(played) as crew:
         began = time.perf_counter()
         for _ in range(3):
@@ -356,7 +357,7 @@ def test_who_looks_sees_the_next_question(monkeypatch: pytest.MonkeyPatch) -> No
 @pytest.mark.parametrize("name", ["dp_fedavg", "dp_scaffold", "dp_fedexp_scaffold"])
 def test_another_chunk_is_equal_up_to_rounding(name: str, dtype: str) -> None:
     settings = settings_of(*TINY, f"algo={name}", "sampled_clients=9", f"dtype={dtype}")
-    ends = [told(cohort_of(in_chunks(settings, chunk)), of(2)) for chunk in (1, 2, 4, 9)]
+    ends = [told(player_of(in_chunks(settings, chunk)), of(2)) for chunk in (1, 2, 4, 9)]
     for end in ends[1:]:
         assert differing(end, ends[0])  # sums of other groups
         for what in ("server.x", "memory"):
