@@ -24,17 +24,11 @@ from dpfl_bench.privacy import accounting, calibration
 from dpfl_bench.privacy.cache import cached
 from dpfl_bench.privacy.ledger import Ledger
 from dpfl_bench.privacy.privunit import PrivUnit, equal_split
-from dpfl_bench.privacy.releases import (
-    Companion,
-    Observer,
-    PrivacyError,
-    RecordReleases,
-    Releases,
-    Rounds,
-    View,
-    fresh,
-    view,
-)
+from dpfl_bench.privacy.refusals import PrivacyError
+from dpfl_bench.privacy.released.clients import Releases
+from dpfl_bench.privacy.released.composition import Companion, Rounds, View
+from dpfl_bench.privacy.released.records import RecordReleases
+from dpfl_bench.privacy.released.views import Observer, fresh, view
 
 T = TypeVar("T")
 LONGEST = 10**5  # rounds that are drawn to answer how many eps allows
@@ -369,7 +363,7 @@ class Budget:
         return Releases(
             rounds=self.rounds,
             clients=settings.clients,
-            cohort=settings.sampled_clients,
+            cohort_size=settings.sampled_clients,
             sampling=settings.sampling,
             trust=privacy.trust,
             neighbours=privacy.neighbours,
@@ -396,7 +390,7 @@ class Budget:
             sample=sample if lots == "fixed" else 0,
             rate=rate,
             neighbours=settings.privacy.neighbours,
-            cohort=settings.sampled_clients,
+            cohort_size=settings.sampled_clients,
             holders=self.holders.most,
         )
 

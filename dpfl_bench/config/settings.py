@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
-from collections.abc import Collection, Mapping, Set
 from dataclasses import dataclass, fields
 from typing import Any, Literal
 
-from dpfl_bench import RESULTS_VERSION
+from dpfl_bench.config import identity
 
 
 @dataclass(frozen=True)
@@ -203,29 +200,19 @@ class Settings:
     @property
     def run_id(self) -> str:
         """10 hex of everything that can change a number, and the version of the code's results."""
-        return self._hash(UNTOLD)
+        return identity.run_id(_plain(self), self._doors_open)
 
     @property
     def point_id(self) -> str:
         """The same without all seeds and how often is evaluated: runs with one point_id are repeats
         of each other.
         """
-        return self._hash({*UNTOLD, "seed", "repeats", "eval_every"}, {"seed"})
+        return identity.point_id(_plain(self), self._doors_open)
 
-    def _hash(self, untold: Collection[str], untold_of_groups: Set[str] = frozenset()) -> str:
-        told = {f.name: _plain(getattr(self, f.name)) for f in fields(self) if f.name not in untold}
-        untold_here = {*untold_of(self.dataset, UNTOLD_OF_DATASET), *untold_of_groups}
-        told["dataset"] = {k: v for k, v in self.dataset.items() if k not in untold_here}
-        told["model"] = {
-            k: v for k, v in self.model.items() if k not in untold_of(self.model, UNTOLD_OF_MODEL)
-        }
-        told["partition"] = {k: v for k, v in self.partition.items() if k not in untold_of_groups}
-        if (
-            not self.private and not self.privacy.bound_without_noise
-        ):  # both doors are open: nothing of these is used
-            told["privacy"] = told["delta"] = None
-        text = json.dumps([RESULTS_VERSION, told], sort_keys=True)
-        return hashlib.sha256(text.encode()).hexdigest()[:10]
+    @property
+    def _doors_open(self) -> bool:
+        """Whether nothing is bounded and no noise is added."""
+        return not self.private and not self.privacy.bound_without_noise
 
 
 def _of_the_data(dataset: dict[str, Any]) -> list[str]:
@@ -273,42 +260,7 @@ PARTITIONS = "dpfl_bench.federation.partition"
 DEALING = {"iid", "shards", "similarity", "dirichlet", "natural", "overlap"}
 
 
-# What stays out of a run's id, and why a change of it moves no number (beyond float rounding)
-UNTOLD = {
-    "device": "where it runs",
-    "checkpoint_every": "a run that goes on ends with the same bits",
-    "outputs": "where it is written",
-    "plot": "drawn of the numbers",
-    "trackers": "told the numbers",
-    "engine": "how the machine is used",
-    "theory": "only `plan` reads it",
-    "records": "only `plan` reads it",
-}
-# The same of a group's keys, for the loaders and models of this package alone: what a user's own
-# does with a key of that name is not known
-UNTOLD_OF_DATASET = {
-    "root": (
-        "where the files lie; the run keeps a hash of what they hold (origin.json), which is compared before"
-        " it is taken"
-    ),
-    "url": "where the files come from; the same hash",
-    "download": "whether missing files are fetched; the same hash",
-    "lr": "a suggestion; the run's own lr is in the id",
-    "records": "read before the data are there: by `plan`, and by the refusals of what cannot be dealt",
-    "gram": "only `plan` reads it",
-    "max_row_norm": "only `plan` reads it",
-    "holds": "only the refusals of what does not fit read it",
-}
-UNTOLD_OF_MODEL = {"needs": "only the refusals of what does not fit read it"}
-
-
-def untold_of(node: Mapping[str, Any], untold: Mapping[str, str]) -> Set[str]:
-    return untold.keys() if str(node.get("_target_")).startswith("dpfl_bench.") else frozenset()
-
-
-def _plain(value: Any) -> Any:
-    return (
-        {f.name: _plain(getattr(value, f.name)) for f in fields(value)}
-        if isinstance(value, Privacy)
-        else value
-    )
+def _plain(record: Settings | Privacy | Engine | Theory) -> dict[str, Any]:
+    """Every field under its name; records within it as dictionaries, too."""
+    values = {f.name: getattr(record, f.name) for f in fields(record)}
+    return {key: _plain(v) if isinstance(v, Privacy | Engine | Theory) else v for key, v in values.items()}

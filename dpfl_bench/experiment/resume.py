@@ -48,7 +48,7 @@ def checkpoint(folder: RunFolder, job: Job, now: Origin) -> Checkpoint | None:
 def _usable(folder: RunFolder, file: Path, job: Job) -> Checkpoint | None:
     if not file.exists():
         return None
-    told = sealed.told(file)
+    told = sealed.footer(file)
     if told.get("run_id") != job.settings.run_id:
         raise _Unusable(f"is a checkpoint of run {told.get('run_id')}")
     found = Checkpoint.load(file)
@@ -70,7 +70,7 @@ def _check_origin(folder: RunFolder, file: Path, job: Job, found: Checkpoint, no
     """The same code and records as then. `--accept` notes that other code may go on; other records
     never do.
     """
-    then = sealed.told(file).get("origin") or {}
+    then = sealed.footer(file).get("origin") or {}
     differs = [] if origin.accepted(folder, now) else origin.differing(then, now, folder)
     if differs:
         raise ConfigError(Finding(folder, now, differs, begun=True).question())

@@ -38,7 +38,7 @@ CHECKPOINT_SECONDS = 60.0
 
 
 def run(settings: Settings, overrides: Sequence[str], config_yaml: str) -> RunFolder:
-    """Train all seeds and write the folder; what is refused leaves none. Raises Held where another
+    """Train all seeds and write the folder; what is refused leaves none. Raises Busy where another
     process works there, Interrupted after a signal.
     """
     folder = RunFolder.at(settings.outputs, settings.run_id)

@@ -14,7 +14,7 @@ from functools import cached_property
 import numpy as np
 
 from dpfl_bench import rng
-from dpfl_bench.privacy.releases import Sampling
+from dpfl_bench.privacy.released.clients import Sampling
 
 
 @dataclass(frozen=True)

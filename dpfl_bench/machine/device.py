@@ -134,9 +134,8 @@ def numpy_multiplies() -> bool:
         for library in _openblas().info()
         if Path(library["filepath"]).parent.name == "numpy.libs"
     }
-    return (
-        set() < kernels <= AVX512 and _vendor() == "AuthenticAMD" and bool(torch.backends.mkl.is_available())
-    )  # type: ignore[no-untyped-call]
+    mkl = bool(torch.backends.mkl.is_available())  # type: ignore[no-untyped-call]
+    return set() < kernels <= AVX512 and _vendor() == "AuthenticAMD" and mkl
 
 
 @cache

@@ -40,8 +40,8 @@ class _Summed:
 
 
 @contextmanager
-def writing(path: Path, **told: Any) -> Iterator[_Summed]:
-    """Write a file that tells `told`. A kill at any moment leaves what was there before, or the
+def writing(path: Path, **footer: Any) -> Iterator[_Summed]:
+    """Write a file that ends with `footer`. A kill at any moment leaves what was there before, or the
     whole new file.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -49,30 +49,30 @@ def writing(path: Path, **told: Any) -> Iterator[_Summed]:
     with part.open("wb") as file:
         summed = _Summed(file)
         yield summed
-        file.write(_line({**told, "kind": KIND, "bytes": summed.bytes}, summed.sum))
+        file.write(_line({**footer, "kind": KIND, "bytes": summed.bytes}, summed.sum))
         file.flush()
         os.fsync(file.fileno())
     part.replace(path)
 
 
-def told(path: Path) -> dict[str, Any]:
+def footer(path: Path) -> dict[str, Any]:
     """What the file says of itself. Its content is not looked at: see `check`."""
     with path.open("rb") as file:
         size = file.seek(0, os.SEEK_END)
         file.seek(max(0, size - END))
         line = file.read()
     try:
-        found = json.loads(line)
-        if found["kind"] != KIND or found["bytes"] + END != size or line != _padded(found):
+        fields = json.loads(line)
+        if fields["kind"] != KIND or fields["bytes"] + END != size or line != _padded(fields):
             raise ValueError
     except (ValueError, KeyError, TypeError):
         raise Broken("cut short or damaged (its last line does not describe it)") from None
-    return {key: value for key, value in found.items() if key not in ("kind", "bytes", "sum")}
+    return {key: value for key, value in fields.items() if key not in ("kind", "bytes", "sum")}
 
 
 def check(path: Path) -> dict[str, Any]:
     """The same of a file whose every byte is as it was written; else Broken."""
-    found = told(path)
+    fields = footer(path)
     sum = hashlib.blake2b(digest_size=16)
     with path.open("rb") as file:
         left = os.fstat(file.fileno()).st_size - END
@@ -81,9 +81,9 @@ def check(path: Path) -> dict[str, Any]:
             sum.update(block)
             left -= len(block)
         line = file.read()
-    if line != _line({**found, "kind": KIND, "bytes": size}, sum):
+    if line != _line({**fields, "kind": KIND, "bytes": size}, sum):
         raise Broken("damaged (its bytes do not have its checksum)")
-    return found
+    return fields
 
 
 def _line(content: dict[str, Any], sum: Any) -> bytes:

@@ -11,17 +11,14 @@ import dataclasses
 import math
 from collections.abc import Callable
 
-from dpfl_bench.privacy.accounting import accountants_for, candidates, epsilon, mu_for, one
+from dpfl_bench.privacy.accounting import accountants_for, candidates, epsilon, one
 from dpfl_bench.privacy.cache import cached, forget
-from dpfl_bench.privacy.releases import (
-    Composition,
-    Observer,
-    PrivacyError,
-    RecordReleases,
-    Releases,
-    View,
-    view,
-)
+from dpfl_bench.privacy.divergences.gaussian import mu_for
+from dpfl_bench.privacy.refusals import PrivacyError
+from dpfl_bench.privacy.released.clients import Releases
+from dpfl_bench.privacy.released.composition import Composition, View
+from dpfl_bench.privacy.released.records import RecordReleases
+from dpfl_bench.privacy.released.views import Observer, view
 
 _TIGHT = 0.9992  # a search stops once eps lies between this part of the target and the target
 _ALMOST = 0.99  # what is kept on disk for less is asked again

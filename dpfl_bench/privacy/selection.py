@@ -33,7 +33,9 @@ from typing import Any
 import numpy as np
 
 from dpfl_bench.privacy import accounting
-from dpfl_bench.privacy.releases import Composition, PrivacyError
+from dpfl_bench.privacy.divergences import gaussian
+from dpfl_bench.privacy.refusals import PrivacyError
+from dpfl_bench.privacy.released.composition import Composition
 
 DISTRIBUTIONS = ("geometric", "logarithmic", "poisson")
 _SHAPES = {"geometric": 1.0, "logarithmic": 0.0}
@@ -53,7 +55,7 @@ class Trial:
     def delta(self, eps: float) -> float:
         """A trial's delta at eps > 0."""
         if self.mu is not None:
-            return accounting.delta_of_gaussian(self.mu, eps)
+            return gaussian.delta_of_gaussian(self.mu, eps)
         from dp_accounting.rdp import rdp_privacy_accountant
 
         return float(rdp_privacy_accountant.compute_delta(self.orders, self.divergences, eps)[0])

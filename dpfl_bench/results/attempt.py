@@ -10,15 +10,15 @@ from contextlib import contextmanager
 
 from dpfl_bench.machine.signals import Interrupted
 from dpfl_bench.results.folder import RunFolder
-from dpfl_bench.results.lock import Claim, Lost, held
+from dpfl_bench.results.lock import Claim, Lost, locked
 
 
 @contextmanager
 def attempt(folder: RunFolder, wait: bool = False) -> Iterator[Claim]:
-    """Raises Held where another process works there. Whoever waited for one has to look whether it
+    """Raises Busy where another process works there. Whoever waited for one has to look whether it
     finished the run.
     """
-    with held(folder.path, wait) as claim:
+    with locked(folder.path, wait) as claim:
         try:
             yield claim
         except Lost:  # it is another's to write

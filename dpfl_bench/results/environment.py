@@ -44,9 +44,11 @@ NOT_COUNTED = "/.hydra/"  # runs write theirs
 
 def write_environment(folder: RunFolder, device: str, origin: Origin) -> None:
     """env.json, and the patch where the code is not that of the commit."""
-    told, patch = environment(device), _code()[1]
+    description, patch = environment(device), _code()[1]
     own = [tree for tree in _own_trees(origin) if tree != _top(PACKAGE)]
-    folder.write("env.json", {**told, "targets": [{"folder": str(tree), **_checkout(tree)} for tree in own]})
+    folder.write(
+        "env.json", {**description, "targets": [{"folder": str(tree), **_checkout(tree)} for tree in own]}
+    )
     if patch:
         folder.write(PATCH, patch)
     else:
@@ -80,14 +82,14 @@ def _code() -> tuple[dict[str, Any], str]:
     """
     checkout = _checkout(PACKAGE) if _git(PACKAGE, "ls-files", "--error-unmatch", "__init__.py") else _built()
     patch = _patch(_top(PACKAGE)) if checkout["dirty"] and _top(PACKAGE) else ""
-    told = {
+    description = {
         "dpfl_bench": dpfl_bench.__version__,
         "results_version": dpfl_bench.RESULTS_VERSION,
         **checkout,
         "diff": PATCH if patch else None,
         "versions": {name: _version(name) for name in PACKAGES},
     }
-    return told, patch
+    return description, patch
 
 
 def _checkout(folder: Path) -> dict[str, Any]:
@@ -114,8 +116,8 @@ def _built() -> dict[str, Any]:
 
 
 def _untracked(top: Path) -> list[str]:
-    found = _git(top, "ls-files", "--others", "--exclude-standard", "-z", "--", *COUNTED) or ""
-    return [name for name in found.split("\0") if name and NOT_COUNTED not in f"/{name}"]
+    listing = _git(top, "ls-files", "--others", "--exclude-standard", "-z", "--", *COUNTED) or ""
+    return [name for name in listing.split("\0") if name and NOT_COUNTED not in f"/{name}"]
 
 
 def _patch(top: Path | None) -> str:
@@ -138,8 +140,8 @@ def _added(top: Path, name: str) -> str:
 
 @cache
 def _top(folder: Path) -> Path | None:
-    found = _git(folder, "rev-parse", "--show-toplevel")
-    return Path(found) if found else None
+    folder_name = _git(folder, "rev-parse", "--show-toplevel")
+    return Path(folder_name) if folder_name else None
 
 
 def _own_trees(origin: Origin) -> list[Path]:

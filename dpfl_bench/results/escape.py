@@ -44,7 +44,7 @@ def plain(text: str) -> str:
 
 def markdown(text: str) -> str:
     """A cell or a line of Markdown that shows `text` as it stands."""
-    return _MARKS.sub(lambda found: _ENTITIES.get(found[0], f"\\{found[0]}"), plain(text))
+    return _MARKS.sub(lambda mark: _ENTITIES.get(mark[0], f"\\{mark[0]}"), plain(text))
 
 
 @lru_cache(maxsize=100_000)

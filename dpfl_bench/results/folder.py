@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dpfl_bench.results.clean import clean
-from dpfl_bench.results.lock import held, holder
+from dpfl_bench.results.lock import holder, locked
 
 if TYPE_CHECKING:
     import numpy as np
@@ -46,7 +46,7 @@ BROKEN = (
 
 
 @dataclass(frozen=True)
-class State:
+class RunState:
     """What became of a run: done, diverged, running, failed, interrupted, missing, unreadable, or
     died (its process, without a word).
     """
@@ -83,10 +83,10 @@ class RunFolder:
     def read(self, name: str) -> dict[str, Any] | None:
         """A JSON file of the run, None where there is none."""
         try:
-            found: dict[str, Any] = json.loads((self.path / name).read_text())
+            content: dict[str, Any] = json.loads((self.path / name).read_text())
         except FileNotFoundError:
             return None
-        return found
+        return content
 
     def write(self, name: str, content: Mapping[str, Any] | str) -> None:
         text = content if isinstance(content, str) else json.dumps(clean(content), indent=2) + "\n"
@@ -104,25 +104,25 @@ class RunFolder:
             {"status": word, "updated": now, "pid": os.getpid(), "host": platform.node(), **more},
         )
 
-    def state(self) -> State:
+    def state(self) -> RunState:
         """From the files alone, and whether the process that works here lives."""
         try:
             result = self.finished
             if result:
                 where = result.get("diverged") or {}
-                return State(
+                return RunState(
                     result["status"],
                     f"diverged in round {where.get('round')}" if result["status"] == "diverged" else None,
                 )
             if holder(self.path):
-                return State("running")
+                return RunState("running")
             status = self.read("status.json")
             if status is None:
-                return State("missing")
+                return RunState("missing")
             word = status["status"] if status["status"] in ("failed", "interrupted") else "died"
-            return State(word, status.get("error"))
+            return RunState(word, status.get("error"))
         except (*BROKEN, OSError):
-            return State("unreadable", "status.json or result.json cannot be read")
+            return RunState("unreadable", "status.json or result.json cannot be read")
 
     @property
     def finished(self) -> dict[str, Any] | None:
@@ -152,8 +152,8 @@ class RunFolder:
         return bool(self.run_id and result.get("run_id", self.run_id) != self.run_id)
 
     def set_aside(self) -> Path:
-        """Under the next free name <run_id>.old-N. Raises Held where a process works here."""
-        with held(self.path) as claim:
+        """Under the next free name <run_id>.old-N. Raises Busy where a process works here."""
+        with locked(self.path) as claim:
             number = 1
             while (kept := self.path.with_name(f"{self.path.name}.old-{number}")).exists():
                 number += 1
@@ -213,8 +213,8 @@ class GrowingCsv:
         """Its rows, by column; NaN where blank."""
         import numpy as np
 
-        found: np.ndarray = np.genfromtxt(self.path, delimiter=",", names=True, ndmin=1)
-        return found
+        content: np.ndarray = np.genfromtxt(self.path, delimiter=",", names=True, ndmin=1)
+        return content
 
     @property
     def size(self) -> int:

@@ -60,7 +60,7 @@ class Owner:
         return silent < SILENCE if started is None else started == self.started
 
 
-class Held(ValueError):
+class Busy(ValueError):
     """A living process works in this run folder."""
 
     def __init__(self, folder: Path, owner: Owner) -> None:
@@ -121,13 +121,13 @@ class Claim:
 
 
 @contextmanager
-def held(folder: Path, wait: bool = False) -> Iterator[Claim]:
-    """The folder for us alone. Raises Held where another process has it, or waits until that one
+def locked(folder: Path, wait: bool = False) -> Iterator[Claim]:
+    """The folder for us alone. Raises Busy where another process has it, or waits until that one
     ends.
     """
     while not isinstance(claim := _claim(folder), Claim):
         if not wait:
-            raise Held(folder, claim)
+            raise Busy(folder, claim)
         time.sleep(POLL)
     threading.Thread(target=claim.beat, daemon=True).start()
     try:
@@ -185,8 +185,8 @@ def _path(folder: Path, number: int) -> Path:
 
 def _living(claim: Path, now: float) -> Owner | None:
     try:
-        told, silent = json.loads(claim.read_text()), now - claim.stat().st_mtime
-        owner = Owner(**told) if told else None  # empty: its owner let go
+        fields_of_owner, silent = json.loads(claim.read_text()), now - claim.stat().st_mtime
+        owner = Owner(**fields_of_owner) if fields_of_owner else None  # empty: its owner let go
     except FileNotFoundError:
         return None
     except (ValueError, TypeError):  # being written, where there are no hard links

@@ -30,14 +30,14 @@ _LOADING = {"import_module", "importlib.import_module", "__import__"}
 
 def named(*groups: Any) -> list[str]:
     """Every `_target_` in the groups' keys, at any depth."""
-    found = []
+    targets = []
     for group in groups:
         if isinstance(group, Mapping):
-            found += [str(group["_target_"])] if "_target_" in group else []
-            found += named(*(value for key, value in group.items() if key != "_target_"))
+            targets += [str(group["_target_"])] if "_target_" in group else []
+            targets += named(*(value for key, value in group.items() if key != "_target_"))
         elif isinstance(group, list | tuple):
-            found += named(*group)
-    return sorted(set(found))
+            targets += named(*group)
+    return sorted(set(targets))
 
 
 def code(targets: Iterable[str]) -> dict[str, tuple[str, str]]:
@@ -51,25 +51,25 @@ def code(targets: Iterable[str]) -> dict[str, tuple[str, str]]:
 def _files(targets: tuple[str, ...]) -> list[tuple[str, Path]]:
     """The modules and their files."""
     importlib.invalidate_caches()
-    found: dict[str, Path] = {}
+    files: dict[str, Path] = {}
     for target in targets:
         module = target.rpartition(".")[0]
         top = module.partition(".")[0]
         waiting = _and_parents(module)
         while waiting:
             name = waiting.pop()
-            spec = None if name in found else _spec(name)
+            spec = None if name in files else _spec(name)
             if spec is None or spec.origin is None or not spec.has_location:
                 continue
             file = Path(spec.origin)
             if name != module and not _is_own(name, file, top):
                 continue
-            found[name] = file
+            files[name] = file
             if top != "dpfl_bench":
                 waiting += [
                     other for called in _read(file)[1] for other in _and_parents(_absolute(called, spec))
                 ]
-    return list(found.items())
+    return list(files.items())
 
 
 def package() -> str:
@@ -93,7 +93,7 @@ def _package() -> tuple[str, int]:
 
 
 def joined(hashes: Mapping[str, str]) -> str:
-    return hash_of("\n".join(f"{name} {found}" for name, found in sorted(hashes.items())).encode())
+    return hash_of("\n".join(f"{name} {digest}" for name, digest in sorted(hashes.items())).encode())
 
 
 def hash_of(content: bytes) -> str:
@@ -110,7 +110,9 @@ def _spec(name: str) -> ModuleSpec | None:
     """Where `import` would find it. importlib's own `find_spec` imports the packages on the way."""
     path, spec = None, None
     for part in _and_parents(name):
-        spec = next((found for finder in sys.meta_path if (found := _asked(finder, part, path))), None)
+        spec = next(
+            (candidate for finder in sys.meta_path if (candidate := _asked(finder, part, path))), None
+        )
         if spec is None:
             return None
         path = spec.submodule_search_locations or []

@@ -28,7 +28,7 @@ class Origin:
     @property
     def hashes(self) -> dict[str, str | None]:
         """`origin` in result.json. Equal where the same code and data would be used."""
-        targets = modules.joined({name: found for name, (found, _) in self.code.items()})
+        targets = modules.joined({name: digest for name, (digest, _) in self.code.items()})
         return {
             "targets": targets,
             "package": modules.package(),
@@ -37,7 +37,7 @@ class Origin:
 
     def detail(self) -> dict[str, Any]:
         """The same and what it is made of, so that it can be said what differs."""
-        code = {name: {"hash": found, "file": file} for name, (found, file) in sorted(self.code.items())}
+        code = {name: {"hash": digest, "file": file} for name, (digest, file) in sorted(self.code.items())}
         return {**self.hashes, "code": code, "contents": dict(self.data.parts) if self.data else None}
 
 
@@ -45,20 +45,20 @@ def code_of(settings: Settings) -> dict[str, tuple[str, str]]:
     return modules.code(modules.named(settings.algo, settings.dataset, settings.model, settings.partition))
 
 
-def told(folder: RunFolder) -> dict[str, Any]:
+def read(folder: RunFolder) -> dict[str, Any]:
     """origin.json, empty where there is none that can be read."""
     try:
-        found = folder.read(FILE)
+        origin = folder.read(FILE)
     except BROKEN:
         return {}
-    return found if isinstance(found, dict) else {}
+    return origin if isinstance(origin, dict) else {}
 
 
 def parts(folder: RunFolder, key: str) -> dict[str, str]:
     """Of origin.json: the hash of each module (`code`), or of each file or array (`contents`), by
     name.
     """
-    part = told(folder).get(key)
+    part = read(folder).get(key)
     plain = part if isinstance(part, dict) else {}
     return {
         name: str(value.get("hash") if isinstance(value, dict) else value) for name, value in plain.items()
@@ -67,8 +67,8 @@ def parts(folder: RunFolder, key: str) -> dict[str, str]:
 
 def notes(folder: RunFolder) -> list[dict[str, Any]]:
     """What was accepted, and when."""
-    found = told(folder).get("accepted")
-    return [note for note in found if isinstance(note, dict)] if isinstance(found, list) else []
+    accepted = read(folder).get("accepted")
+    return [note for note in accepted if isinstance(note, dict)] if isinstance(accepted, list) else []
 
 
 def write(folder: RunFolder, origin: Origin) -> None:
@@ -79,7 +79,7 @@ def write(folder: RunFolder, origin: Origin) -> None:
 def accept(folder: RunFolder, now: Origin) -> None:
     """Note that somebody took what other code or data made."""
     note = {"when": datetime.now(UTC).isoformat(timespec="seconds"), **now.hashes}
-    folder.write(FILE, {**told(folder), "accepted": [*notes(folder), note]})
+    folder.write(FILE, {**read(folder), "accepted": [*notes(folder), note]})
 
 
 def accepted(folder: RunFolder, now: Origin) -> str | None:
@@ -96,13 +96,15 @@ def differing(then: Mapping[str, Any], now: Origin, folder: RunFolder) -> list[s
     are not known differ from nothing.
     """
     hashes = now.hashes
-    found = []
+    changes = []
     if then.get("targets") != hashes["targets"]:
         old = parts(folder, "code") if then.get("targets") else {}
-        found.append(f"code ({names(old, {name: hash for name, (hash, _) in now.code.items()})})")
+        changes.append(f"code ({names(old, {name: hash for name, (hash, _) in now.code.items()})})")
     if now.data and then.get("data") != hashes["data"]:
-        found.append(f"data ({names(parts(folder, 'contents') if then.get('data') else {}, now.data.parts)})")
-    return found
+        changes.append(
+            f"data ({names(parts(folder, 'contents') if then.get('data') else {}, now.data.parts)})"
+        )
+    return changes
 
 
 def names(old: Mapping[str, Any], new: Mapping[str, str]) -> str:

@@ -38,17 +38,17 @@ class Finding:
 
     def question(self) -> str:
         """For the user, with the ways out."""
-        made = "begun" if self.begun else "computed"
+        verb = "begun" if self.begun else "computed"
         what = " and ".join(f"other {part}" for part in self.differs)
         keeps = f"--force to compute it anew (this folder is kept as {self.folder.path.name}.old-N)"
         if self.begun and any(part.startswith("data") for part in self.differs):
             return (
-                f"{self.folder.path}: {made} with {what} than are there now; expected the same; bring them"
+                f"{self.folder.path}: {verb} with {what} than are there now; expected the same; bring them"
                 f" back, or say {keeps}"
             )
         other = "--accept to go on with the code of now" if self.begun else "--accept to take the old result"
         return (
-            f"{self.folder.path}: {made} with {what} than are there now; expected the same; say {keeps}, or"
+            f"{self.folder.path}: {verb} with {what} than are there now; expected the same; say {keeps}, or"
             f" {other}"
         )
 
@@ -67,16 +67,16 @@ class Asker:
         """
         self._load, self._known = load, dict[str, Contents | None]()
 
-    def data(self, made: Settings) -> Contents | None:
-        key = repr(sorted(made.dataset.items(), key=lambda item: item[0]))
+    def data(self, settings: Settings) -> Contents | None:
+        key = repr(sorted(settings.dataset.items(), key=lambda item: item[0]))
         if key not in self._known:
-            known = contents.has_known_files(made.dataset)
+            known = contents.has_known_files(settings.dataset)
             self._known[key] = (
-                contents.now(made.dataset, self._load or _nothing) if known or self._load else None
+                contents.now(settings.dataset, self._load or _nothing) if known or self._load else None
             )
         return self._known[key]
 
-    def look(self, made: Settings, folder: RunFolder) -> Finding | None:
+    def look(self, settings: Settings, folder: RunFolder) -> Finding | None:
         """None where there is nothing to say: nothing lies there, or what lies there is what would
         be computed now.
         """
@@ -86,10 +86,10 @@ class Asker:
             return None
         if stranger:
             return Finding(folder, Origin({}, None), stranger=stranger)
-        then = _then(result) if result else _begun_by(folder, made.run_id)
+        then = _then(result) if result else _begun_by(folder, settings.run_id)
         if then is None:
             return None
-        now = Origin(origin.code_of(made), self.data(made))
+        now = Origin(origin.code_of(settings), self.data(settings))
         differs = origin.differing(then, now, folder)
         when = origin.accepted(folder, now) if differs else None
         if differs and not when:
@@ -118,11 +118,11 @@ def _begun_by(folder: RunFolder, run_id: str) -> dict[str, Any] | None:
     """What the newest checkpoint tells. One that is damaged, or another run's, is not gone on from."""
     for file in (folder.checkpoint, folder.previous):
         try:
-            told = sealed.told(file)
+            footer = sealed.footer(file)
         except (OSError, sealed.Broken):
             continue
-        if told.get("run_id") == run_id:
-            then = told.get("origin")
+        if footer.get("run_id") == run_id:
+            then = footer.get("origin")
             return then if isinstance(then, dict) else {}
     return None
 
@@ -130,12 +130,12 @@ def _begun_by(folder: RunFolder, run_id: str) -> dict[str, Any] | None:
 def _computed_by(folder: RunFolder) -> str:
     """The commit, or what else is known of the code."""
     try:
-        told = folder.read("env.json") or {}
-        commit, version = told.get("commit"), told.get("dpfl_bench", "of an unknown version")
+        environment = folder.read("env.json") or {}
+        commit, version = environment.get("commit"), environment.get("dpfl_bench", "of an unknown version")
     except BROKEN:
         return "an unknown version"
     return (
-        f"commit {commit[:10]}{' with changes' if told.get('dirty') else ''}"
+        f"commit {commit[:10]}{' with changes' if environment.get('dirty') else ''}"
         if commit
         else f"version {version}"
     )

@@ -41,11 +41,12 @@ def record(outputs: str, command: str, runs: Mapping[Path, Sequence[str]]) -> Sw
 
 def read(path: Path) -> Sweep:
     """Runs are told relative to the sweep's folder, so that outputs can be moved."""
-    told = json.loads((path / "sweep.json").read_text())
+    description = json.loads((path / "sweep.json").read_text())
     runs = {
-        Path(os.path.normpath(path / point["run"])): tuple(point["overrides"]) for point in told["points"]
+        Path(os.path.normpath(path / point["run"])): tuple(point["overrides"])
+        for point in description["points"]
     }
-    return Sweep(path, told["command"], told["cwd"], runs)
+    return Sweep(path, description["command"], description["cwd"], runs)
 
 
 def below(folder: Path) -> tuple[list[Sweep], int]:
@@ -57,8 +58,8 @@ def below(folder: Path) -> tuple[list[Sweep], int]:
     else:
         outputs = folder.parent if folder.name in ("runs", "sweeps") else folder
         paths = [path.parent for path in sorted((outputs / "sweeps").glob("*/sweep.json"))]
-    found = []
+    sweeps = []
     for path in paths:
         with suppress(OSError, *BROKEN):
-            found.append(read(path))
-    return found, len(paths) - len(found)
+            sweeps.append(read(path))
+    return sweeps, len(paths) - len(sweeps)

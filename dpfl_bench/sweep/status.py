@@ -10,7 +10,7 @@ from typing import Any
 
 from dpfl_bench.checks.errors import ConfigError
 from dpfl_bench.results import sweeps
-from dpfl_bench.results.folder import BROKEN, SET_ASIDE, RunFolder, State
+from dpfl_bench.results.folder import BROKEN, SET_ASIDE, RunFolder, RunState
 from dpfl_bench.results.sweeps import Sweep
 
 WORDS = ("done", "diverged", "running", "failed", "interrupted", "died", "unreadable", "missing")
@@ -86,7 +86,7 @@ def again(sweep: Sweep) -> str:
     )
 
 
-def _again(found: Iterable[Sweep], states: dict[Path, State]) -> list[str]:
+def _again(found: Iterable[Sweep], states: dict[Path, RunState]) -> list[str]:
     return [again(sweep) for sweep in found if any(_unfinished(states[run]) for run in sweep.runs)]
 
 
@@ -101,7 +101,7 @@ def _run(run: Path, overrides: Sequence[str]) -> str:
     )
 
 
-def _unfinished(state: State) -> bool:
+def _unfinished(state: RunState) -> bool:
     return not state.finished and state.word != "running"
 
 

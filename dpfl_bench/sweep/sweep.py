@@ -23,7 +23,7 @@ from dpfl_bench.machine.imports import preload
 from dpfl_bench.machine.say import say
 from dpfl_bench.machine.signals import Interrupted
 from dpfl_bench.results import lock, provenance, sweeps
-from dpfl_bench.results.folder import RunFolder, State
+from dpfl_bench.results.folder import RunFolder, RunState
 from dpfl_bench.results.provenance import Answer, Asker
 from dpfl_bench.results.summary import summary
 from dpfl_bench.results.sweeps import Sweep
@@ -50,7 +50,7 @@ def asked(made: Settings, composed: Composed, answer: Answer) -> int:
     folder = RunFolder.at(made.outputs, made.run_id)
     try:
         _settled(made, folder, answer)
-    except lock.Held as error:
+    except lock.Busy as error:
         say(str(error))
         return 1
     known = folder.finished
@@ -60,7 +60,7 @@ def asked(made: Settings, composed: Composed, answer: Answer) -> int:
 
         try:
             run(made, composed.overrides, composed.yaml())
-        except (lock.Held, lock.Lost) as error:
+        except (lock.Busy, lock.Lost) as error:
             say(str(error))
             return 1
         except Interrupted as error:
@@ -136,7 +136,7 @@ def run_all(overrides: Sequence[str], config_dir: str | None, config_name: str, 
     if not ways.dry:
         try:
             provenance.settle(findings, ways.answer, say)
-        except lock.Held as error:
+        except lock.Busy as error:
             say(str(error))
             return 1
     if ways.dry:
@@ -179,7 +179,7 @@ def _launcher(node: Mapping[str, Any], on_interrupt: str | None) -> Launcher:
 def _described(planned: Mapping[Point, Settings], at_once: int, anew: Set[Path]) -> Iterator[str]:
     """The dry run: every job with its state, and how long the rest may take."""
     states = {
-        point: State("missing") if point.folder in anew else state
+        point: RunState("missing") if point.folder in anew else state
         for point, state in _states(planned).items()
     }
     for point, state in states.items():
@@ -250,7 +250,7 @@ def _launch(todo: Sequence[Point], launcher: Launcher, progress: Progress) -> No
         todo = [point for point in todo if point not in tried and not progress.ended(point.folder)]
 
 
-def _told(states: Mapping[Point, State], sweep: Sweep) -> int:
+def _told(states: Mapping[Point, RunState], sweep: Sweep) -> int:
     """What became of all: the folders on stdout, the rest on stderr."""
     words = Counter("failed" if state.word == "diverged" else state.word for state in states.values())
     parts = [
@@ -274,5 +274,5 @@ def _told(states: Mapping[Point, State], sweep: Sweep) -> int:
     return int(words["done"] < len(states))
 
 
-def _states(points: Iterable[Point]) -> dict[Point, State]:
+def _states(points: Iterable[Point]) -> dict[Point, RunState]:
     return {point: RunFolder(point.folder).state() for point in points}

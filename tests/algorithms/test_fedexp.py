@@ -138,7 +138,7 @@ def test_the_ledger_holds_the_sums_and_privacy_json_tells_them() -> None:
     assert 0.99 * 4 < told["eps"] <= 4
     # both releases together cost what the closed form says; the updates alone would have cost less
     z, norms = kinds["update"]["noise_multiplier"], kinds["sum of squared norms"]["noise_multiplier"]
-    from dpfl_bench.privacy.accounting import eps_of_gaussian
+    from dpfl_bench.privacy.divergences.gaussian import eps_of_gaussian
 
     assert told["eps"] == pytest.approx(eps_of_gaussian(math.sqrt(3 * (z**-2 + norms**-2)), 1e-5), rel=1e-9)
     steps = metrics(folder)["server_step"].dropna()

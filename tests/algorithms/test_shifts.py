@@ -22,7 +22,9 @@ from dpfl_bench.federation.round_player import RoundPlayer
 from dpfl_bench.federation.sampling import LotRule
 from dpfl_bench.federation.schedule import Schedule
 from dpfl_bench.privacy.accounting import epsilon
-from dpfl_bench.privacy.releases import Composition, Releases, view
+from dpfl_bench.privacy.released.clients import Releases
+from dpfl_bench.privacy.released.composition import Composition
+from dpfl_bench.privacy.released.views import view
 from dpfl_bench.problems.linear import LinearProblem
 
 CLIENTS, ROUNDS, RUNS = 60, 4, 300

@@ -17,7 +17,7 @@ from helpers.command import QUICK, call, read
 from dpfl_bench.assembly.holders import Holders
 from dpfl_bench.federation import partition
 from dpfl_bench.privacy.accounting import epsilon
-from dpfl_bench.privacy.releases import Composition
+from dpfl_bench.privacy.released.composition import Composition
 
 HALVES = ("algo=dp_fedavg", "dataset=digits", "clients=10", "privacy=record", "privacy.neighbours=add_remove_one", "sample_rate=0.1",
           "rounds=10", "local_steps=5", "privacy.calibration=fixed", "privacy.noise_multiplier=1.751")  # fmt: skip

@@ -13,8 +13,9 @@ from helpers.command import QUICK, call, metrics, read
 
 from dpfl_bench.budget.budget import Budget, drawn_schedules
 from dpfl_bench.privacy import cache
-from dpfl_bench.privacy.accounting import eps_of_gaussian, epsilon
-from dpfl_bench.privacy.releases import Composition
+from dpfl_bench.privacy.accounting import epsilon
+from dpfl_bench.privacy.divergences.gaussian import eps_of_gaussian
+from dpfl_bench.privacy.released.composition import Composition
 
 SMALL = ("algo=dp_fedavg", "rounds=2", "local_steps=1")
 

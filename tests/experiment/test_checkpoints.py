@@ -249,7 +249,7 @@ def seal(tmp_path: Path) -> Callable[..., Path]:
 
 def test_what_is_sealed_is_told(seal: Callable[..., Path]) -> None:
     path = seal(b"content", run_id="abc", origin={"data": None})
-    assert sealed.told(path) == sealed.check(path) == {"run_id": "abc", "origin": {"data": None}}
+    assert sealed.footer(path) == sealed.check(path) == {"run_id": "abc", "origin": {"data": None}}
     assert [path.name for path in path.parent.iterdir() if path.suffix == ".part"] == []
 
 
@@ -259,7 +259,7 @@ def test_what_is_told_cannot_be_changed(seal: Callable[..., Path]) -> None:
     content = path.read_bytes()
     found = json.loads(content[-sealed.END :])
     path.write_bytes(content[: -sealed.END] + sealed._padded({**found, "run_id": "abd"}))
-    assert sealed.told(path)["run_id"] == "abd"
+    assert sealed.footer(path)["run_id"] == "abd"
     with pytest.raises(sealed.Broken, match="checksum"):
         sealed.check(path)
 

@@ -74,7 +74,7 @@ def test_the_bits_have_the_noise_that_is_accounted_for(trust: str, neighbours: s
 
 
 def test_the_bits_cost_what_the_closed_form_says() -> None:
-    from dpfl_bench.privacy.accounting import eps_of_gaussian
+    from dpfl_bench.privacy.divergences.gaussian import eps_of_gaussian
 
     folder = call(
         "run",

@@ -163,7 +163,7 @@ def test_releases_are_those_of_the_worst_seed(sampling: str) -> None:
     )
     drawn = drawn_schedules(settings)
     planned = Budget.of(settings, drawn).planned
-    assert (planned.rounds, planned.clients, planned.cohort) == (4, 10, 3)
+    assert (planned.rounds, planned.clients, planned.cohort_size) == (4, 10, 3)
     worst = [int(s.participation.max()) for s in drawn]
     assert planned.worst == max(worst)
     assert len(set(worst)) > 1

@@ -9,16 +9,11 @@ import mpmath
 import numpy as np
 import pytest
 
-from dpfl_bench.privacy import accounting, divergences
-from dpfl_bench.privacy.accounting import (
-    accountants_for,
-    best,
-    delta_of_gaussian,
-    eps_of_gaussian,
-    epsilon,
-    mu_for,
-)
-from dpfl_bench.privacy.releases import Companion, Composition, PrivacyError
+from dpfl_bench.privacy.accounting import accountants_for, best, epsilon
+from dpfl_bench.privacy.divergences import gaussian, renyi
+from dpfl_bench.privacy.divergences.gaussian import delta_of_gaussian, eps_of_gaussian, mu_for
+from dpfl_bench.privacy.refusals import PrivacyError
+from dpfl_bench.privacy.released.composition import Companion, Composition
 
 # ---- the unsampled Gaussian ----
 
@@ -111,11 +106,11 @@ def test_rdp_is_near_its_best_from_small_to_large_eps(monkeypatch: pytest.Monkey
     grid = [1 + 1.1**k for k in range(-30, 80)]
     for z, times in ((20.0, 10), (3.0, 100), (0.7, 100), (0.35, 60)):
         ours = epsilon(sampled("poisson", 2, 20, times), z, 1e-5, "rdp")
-        monkeypatch.setattr(divergences, "_REAL_ORDERS", grid)
-        divergences._rdp.cache_clear()
+        monkeypatch.setattr(renyi, "_REAL_ORDERS", grid)
+        renyi._rdp.cache_clear()
         finest = epsilon(sampled("poisson", 2, 20, times), z, 1e-5, "rdp")
         monkeypatch.undo()
-        divergences._rdp.cache_clear()
+        renyi._rdp.cache_clear()
         assert ours <= finest * 1.01
 
 
@@ -272,7 +267,7 @@ def test_refusals() -> None:
 
 
 def test_importing_costs_no_heavy_library() -> None:
-    modules = "accounting, calibration, releases"
+    modules = "accounting, calibration"
     code = (
         f"import sys; from dpfl_bench.problems import theory; from dpfl_bench.privacy import {modules};"
         " print(*sys.modules)"
@@ -288,5 +283,5 @@ def test_importing_costs_no_heavy_library() -> None:
 
 def test_gauss_legendre_nodes() -> None:
     nodes, weights = np.polynomial.legendre.leggauss(8)
-    ours = sorted(itertools.chain.from_iterable(((n, w), (-n, w)) for n, w in accounting._GAUSS_LEGENDRE))
+    ours = sorted(itertools.chain.from_iterable(((n, w), (-n, w)) for n, w in gaussian._GAUSS_LEGENDRE))
     np.testing.assert_allclose(ours, list(zip(nodes, weights, strict=True)), atol=1e-15)

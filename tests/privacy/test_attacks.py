@@ -26,9 +26,11 @@ from dpfl_bench.federation.local import Optimiser
 from dpfl_bench.federation.round_player import RoundPlayer
 from dpfl_bench.federation.sampling import LotRule
 from dpfl_bench.federation.schedule import Schedule
-from dpfl_bench.privacy.accounting import delta_of_gaussian, epsilon
+from dpfl_bench.privacy.accounting import epsilon
+from dpfl_bench.privacy.divergences.gaussian import delta_of_gaussian
 from dpfl_bench.privacy.privunit import PrivUnit, equal_split
-from dpfl_bench.privacy.releases import Releases, view
+from dpfl_bench.privacy.released.clients import Releases
+from dpfl_bench.privacy.released.views import view
 from dpfl_bench.problems.linear import LinearProblem
 
 pytestmark = pytest.mark.slow

@@ -28,7 +28,7 @@ from scipy.optimize import brentq
 from scipy.special import ndtr
 
 from dpfl_bench.privacy.accounting import accountants_for, epsilon
-from dpfl_bench.privacy.releases import Companion, Composition
+from dpfl_bench.privacy.released.composition import Companion, Composition
 
 POPULATION = 1000
 OTHERS = [

@@ -12,15 +12,11 @@ import pytest
 from dpfl_bench.privacy import cache, calibration
 from dpfl_bench.privacy.accounting import epsilon
 from dpfl_bench.privacy.calibration import calibrate, formula_noise, implied, max_rounds
-from dpfl_bench.privacy.releases import (
-    Companion,
-    Composition,
-    PrivacyError,
-    RecordReleases,
-    Releases,
-    View,
-    view,
-)
+from dpfl_bench.privacy.refusals import PrivacyError
+from dpfl_bench.privacy.released.clients import Releases
+from dpfl_bench.privacy.released.composition import Companion, Composition, View
+from dpfl_bench.privacy.released.records import RecordReleases
+from dpfl_bench.privacy.released.views import view
 
 
 @pytest.fixture(autouse=True)
@@ -61,7 +57,7 @@ def records(lots: str = "fixed", share: float = 0.2, **changes: object) -> Recor
         "population": 50,
         "sample": 5,
     }
-    made |= {"rate": 1.0 if lots == "full" else 0.1, "neighbours": neighbours, "cohort": 4, **changes}
+    made |= {"rate": 1.0 if lots == "full" else 0.1, "neighbours": neighbours, "cohort_size": 4, **changes}
     return RecordReleases(**made)  # type: ignore[arg-type]
 
 
@@ -146,7 +142,7 @@ def test_meets_the_target_from_below(released: Releases, observer: str, eps: flo
 @pytest.mark.parametrize(("lots", "neighbours"), [("poisson", "add_remove_one"), ("fixed", "replace_one")])
 def test_noise_does_not_tell_how_the_cohorts_fell(lots: str, neighbours: str) -> None:
     def noise(worst: int) -> float:
-        released = RecordReleases(((5, 40),), 0.1, worst, lots, 100, 10, 0.1, neighbours, cohort=3)  # type: ignore[arg-type]
+        released = RecordReleases(((5, 40),), 0.1, worst, lots, 100, 10, 0.1, neighbours, cohort_size=3)  # type: ignore[arg-type]
         return calibrate(released, "third_party", 1.0, 1e-5)
 
     assert noise(5) == noise(60) == noise(200)
@@ -243,7 +239,7 @@ def test_the_question_holds_everything(folder: Path) -> None:
         {"worst": 159},
         {"rate": 0.11},
         {"holders": 2},
-        {"cohort": 5},
+        {"cohort_size": 5},
     )
     clients = fixed(10, 20, 5)
     others = (

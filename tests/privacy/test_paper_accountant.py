@@ -5,10 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from dpfl_bench.privacy import paper
+from dpfl_bench.privacy.accountants import dpscaffold
 from dpfl_bench.privacy.accounting import accountants_for, best, epsilon
 from dpfl_bench.privacy.calibration import calibrate, max_rounds
-from dpfl_bench.privacy.releases import Composition, PrivacyError, RecordReleases, Releases, View, view
+from dpfl_bench.privacy.refusals import PrivacyError
+from dpfl_bench.privacy.released.clients import Releases
+from dpfl_bench.privacy.released.composition import Composition, View
+from dpfl_bench.privacy.released.records import RecordReleases
+from dpfl_bench.privacy.released.views import view
 
 
 @pytest.fixture(autouse=True)
@@ -86,7 +90,7 @@ def test_dpscaffold_table_1(sigma: int, row: tuple[int, ...]) -> None:
 )
 def test_curve_of_one_round(k: int, curve: list[float]) -> None:
     """PAPERS.md: K(alpha) at sigma_g = 10, five clients a round."""
-    assert paper.round_curve(10 * math.sqrt(5), 0.2, 0.05, k)[:7] == pytest.approx(curve, rel=1e-8)
+    assert dpscaffold.round_curve(10 * math.sqrt(5), 0.2, 0.05, k)[:7] == pytest.approx(curve, rel=1e-8)
 
 
 @pytest.mark.parametrize(
@@ -123,7 +127,7 @@ def test_rounds_of_several_lengths_add_up() -> None:
     several = RecordReleases(((1, 30), (40, 5)), 0.05, 60, "fixed", 4000, 800, 0.2, "replace_one", 5)
     found = view(several, "third_party")
     assert found is not None
-    curves = [paper.round_curve(10 * math.sqrt(5), 0.2, 0.05, k) for k in (1, 40)]
+    curves = [dpscaffold.round_curve(10 * math.sqrt(5), 0.2, 0.05, k) for k in (1, 40)]
     exact = min(
         (30 * a + 5 * b + math.log(1e5)) / (alpha - 1)
         for alpha, a, b in zip(range(2, 101), *curves, strict=True)
@@ -136,7 +140,7 @@ def test_it_claims_too_little() -> None:
     printed rule where 3.02 is true.
     """
     rounds = ((1, 1000),)
-    assert paper.epsilon(5.0, 1.0, 0.01, rounds, 1e-5) == pytest.approx(0.90, abs=5e-3)
+    assert dpscaffold.epsilon(5.0, 1.0, 0.01, rounds, 1e-5) == pytest.approx(0.90, abs=5e-3)
     assert epsilon(
         Composition("gaussian", 1000, share=0.01, rounds=rounds), 5.0, 1e-5, "pld"
     ) == pytest.approx(3.02, abs=5e-3)

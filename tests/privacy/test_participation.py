@@ -12,10 +12,15 @@ import pytest
 from scipy.special import ndtr
 from scipy.stats import binom
 
-from dpfl_bench.privacy import divergences
-from dpfl_bench.privacy.accounting import best, delta_of_gaussian, epsilon
+from dpfl_bench.privacy.accounting import best, epsilon
 from dpfl_bench.privacy.calibration import calibrate, max_rounds
-from dpfl_bench.privacy.releases import Composition, RecordReleases, Rounds, view
+from dpfl_bench.privacy.divergences import losses as pld
+from dpfl_bench.privacy.divergences import participation as coins
+from dpfl_bench.privacy.divergences import tails
+from dpfl_bench.privacy.divergences.gaussian import delta_of_gaussian
+from dpfl_bench.privacy.released.composition import Composition, Rounds
+from dpfl_bench.privacy.released.records import RecordReleases
+from dpfl_bench.privacy.released.views import view
 
 RATE = 0.2
 
@@ -144,7 +149,7 @@ def test_against_the_library_s_own_mixture(
     from dp_accounting.pld import privacy_loss_distribution
 
     rate, step = 1.0 if mechanism == "gaussian" else rate, 2.0**-13
-    release, composed = divergences._pld(mechanism, rate, z, step), privacy_loss_distribution.identity(step)
+    release, composed = pld._pld(mechanism, rate, z, step), privacy_loss_distribution.identity(step)
     for k, count in rounds:
         round_ = release.self_compose(k).compute_mixture(privacy_loss_distribution.identity(step), share)
         composed = composed.compose(round_.self_compose(count))
@@ -225,7 +230,7 @@ def with_a_secret_coin(z: float, k: int, rounds: int, share: float, delta: float
 
     step = 2.0**-15
     eps = np.arange(-(2**14), 2**14 + 1) * step
-    steps = divergences._pld("poisson", RATE, z, step).self_compose(k)
+    steps = pld._pld("poisson", RATE, z, step).self_compose(k)
     inner = np.log1p(np.expm1(eps) / share, where=np.expm1(eps) > -share, out=np.full_like(eps, -30.0))
     deltas = np.where(inner > -30, share * steps._pmf_remove.get_delta_for_epsilon(inner), -np.expm1(eps))
     return pld_pmf.create_pmf_pessimistic_connect_dots_fixed_gap(
@@ -313,14 +318,14 @@ def test_eps_of_a_handful_of_losses() -> None:
     2)), solved by hand.
     """
     losses, probabilities = np.array([-1.0, 1.0, 2.0]), np.array([0.59, 0.3, 0.1])
-    assert divergences._eps_of_losses(losses, probabilities, 0.01, 0.009) == math.inf
+    assert tails.eps_of_losses(losses, probabilities, 0.01, 0.009) == math.inf
     for delta, eps in (
         (0.05, 2 + math.log(0.6)),
         (0.2, math.log(0.21 / (0.3 / math.e + 0.1 / math.e**2))),
         (0.41, 0.0),
         (0.3, 0.0),
     ):
-        assert divergences._eps_of_losses(losses, probabilities, 0.01, delta) == pytest.approx(eps)
+        assert tails.eps_of_losses(losses, probabilities, 0.01, delta) == pytest.approx(eps)
 
 
 def test_one_release_keeps_its_mass_and_what_is_lost() -> None:
@@ -328,7 +333,7 @@ def test_one_release_keeps_its_mass_and_what_is_lost() -> None:
     an infinite loss.
     """
     for order in ("present", "absent", "either"):
-        losses, probabilities, lost = divergences._release(order, 0.3, 0.8, 2.0**-10)
+        losses, probabilities, lost = coins._release(order, 0.3, 0.8, 2.0**-10)
         assert probabilities.sum() + lost == pytest.approx(1, abs=1e-14)
         assert probabilities @ np.exp(-losses) == pytest.approx(1, abs=1e-10)
         assert 0 <= lost < 1e-22

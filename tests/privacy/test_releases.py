@@ -9,28 +9,24 @@ import numpy as np
 import pytest
 
 from dpfl_bench.privacy.accounting import epsilon
-from dpfl_bench.privacy.releases import (
-    Companion,
-    Composition,
-    PrivacyError,
-    RecordReleases,
-    Releases,
-    fresh,
-    view,
-)
+from dpfl_bench.privacy.refusals import PrivacyError
+from dpfl_bench.privacy.released.clients import Releases
+from dpfl_bench.privacy.released.composition import Companion, Composition
+from dpfl_bench.privacy.released.records import RecordReleases
+from dpfl_bench.privacy.released.views import fresh, view
 
 
 def releases(**changes: object) -> Releases:
     made: dict[str, object] = {
         "rounds": 100,
         "clients": 40,
-        "cohort": 10,
+        "cohort_size": 10,
         "sampling": "fixed",
         "trust": "secagg",
     }
     made |= {"neighbours": "replace_one", "worst": 35, "smallest_cohort": 10, **changes}
     if made["sampling"] == "full":
-        made |= {"cohort": 40, "worst": 100, "smallest_cohort": 40}
+        made |= {"cohort_size": 40, "worst": 100, "smallest_cohort": 40}
     if made["sampling"] == "poisson":
         made |= {"smallest_cohort": 4}
     return Releases(**made)  # type: ignore[arg-type]
@@ -120,7 +116,7 @@ def test_rates_and_populations() -> None:
     found = view(releases(), "third_party")
     assert found is not None
     assert found[0] == Composition("fixed", 100, 0.25, 40, 10)
-    everyone = releases(cohort=40, smallest_cohort=40, worst=100)
+    everyone = releases(cohort_size=40, smallest_cohort=40, worst=100)
     assert view(everyone, "third_party") == view(everyone, "server")  # all 40 of 40: no coin to amplify with
 
 
@@ -135,13 +131,13 @@ def test_refused_combinations_name_the_nearest(sampling: str, neighbours: dict[s
 @pytest.mark.parametrize(
     "changes",
     [
-        {"cohort": 41},
+        {"cohort_size": 41},
         {"worst": 101},
         {"smallest_cohort": 3},
         {"sampling": "cyclic"},
         {"trust": "none"},
         {"neighbours": "swap"},
-        {"sampling": "poisson", "cohort": 0},
+        {"sampling": "poisson", "cohort_size": 0},
     ],
 )
 def test_inconsistent_releases_are_refused(changes: dict[str, object]) -> None:
@@ -291,7 +287,7 @@ def records(**changes: object) -> RecordReleases:
         "lots": "fixed",
         "population": 80,
     }
-    made |= {"sample": 16, "rate": 0.2, "neighbours": "replace_one", "cohort": 10, **changes}
+    made |= {"sample": 16, "rate": 0.2, "neighbours": "replace_one", "cohort_size": 10, **changes}
     return RecordReleases(**made)  # type: ignore[arg-type]
 
 
@@ -305,7 +301,7 @@ POISSON_LOTS = {"lots": "poisson", "neighbours": "add_remove_one", "sample": 0, 
 )
 def test_record_level_views(lots: dict[str, object], mechanism: str) -> None:
     made = records(**lots)
-    known = Composition(mechanism, 190, made.rate, made.population, made.sample, cohort=10)  # type: ignore[arg-type]
+    known = Composition(mechanism, 190, made.rate, made.population, made.sample, cohort_size=10)  # type: ignore[arg-type]
     assert view(made, "server") == (known,)
     assert view(made, "third_party_given_cohorts") == (known,)
     (averaged,) = view(made, "third_party") or ()
@@ -315,7 +311,7 @@ def test_record_level_views(lots: dict[str, object], mechanism: str) -> None:
         0.25,
         ((5, 100), (2, 50)),
     )
-    assert (averaged.rate, averaged.population, averaged.sample, averaged.cohort) == (
+    assert (averaged.rate, averaged.population, averaged.sample, averaged.cohort_size) == (
         made.rate,
         made.population,
         made.sample,
@@ -327,7 +323,7 @@ def test_record_level_views(lots: dict[str, object], mechanism: str) -> None:
     # the coins of a record's holders are not independent: as if all of them took part in every
     # round
     assert view(records(**lots, holders=3, worst=900), "third_party") == (
-        Composition(mechanism, 1800, made.rate, made.population, made.sample, cohort=10),  # type: ignore[arg-type]
+        Composition(mechanism, 1800, made.rate, made.population, made.sample, cohort_size=10),  # type: ignore[arg-type]
     )
 
 
@@ -370,7 +366,7 @@ def test_record_level_after() -> None:
         ({"worst": 601}, "worst=601"),
         ({"worst": -1}, "worst=-1"),
         ({"holders": 0, "worst": 0}, "holders=0"),
-        ({"cohort": 0}, "cohort=0"),
+        ({"cohort_size": 0}, "cohort_size=0"),
         ({"rounds": ((0, 5),)}, "noised gradients >= 1"),
         ({"rounds": ((5, 0),)}, "number of rounds >= 1"),
     ],
@@ -417,7 +413,13 @@ def test_zero_sum_shifts_break_the_bound_of_a_sum() -> None:
     mu = shifts_reveal(clients, rounds, z)
     assert mu > 3 * math.sqrt(rounds) / z  # the claim of T independent sums, short by a factor of 3 in mu
     assert shifts_reveal(clients, 1, z) == pytest.approx(1 / z)  # one sum alone is fine
-    shapes = {"rounds": rounds, "clients": clients, "cohort": clients, "sampling": "full", "trust": "secagg"}
+    shapes = {
+        "rounds": rounds,
+        "clients": clients,
+        "cohort_size": clients,
+        "sampling": "full",
+        "trust": "secagg",
+    }
     honest = Releases(
         **shapes, neighbours="replace_one", worst=rounds, smallest_cohort=clients, sums_only=False
     )  # type: ignore[arg-type]

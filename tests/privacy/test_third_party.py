@@ -13,9 +13,10 @@ import pytest
 from helpers.command import QUICK, call, metrics, read
 from scipy.stats import binom
 
-from dpfl_bench.privacy import accounting, divergences
+from dpfl_bench.privacy import accounting
 from dpfl_bench.privacy.accounting import epsilon
-from dpfl_bench.privacy.releases import Composition
+from dpfl_bench.privacy.divergences import pure as pure_releases
+from dpfl_bench.privacy.released.composition import Composition
 
 THIRD = "privacy.observer=third_party"
 RECORD = (
@@ -122,4 +123,4 @@ def test_pure_releases_over_coins_that_show(pure: float, share: float, rounds: i
 
     assert found <= rdp_privacy_accountant.compute_epsilon(orders, curve, 1e-5)[0] * (1 + 1e-9)
     assert found <= epsilon(made, 1 / pure, 1e-5, "basic")
-    assert divergences.participation_pure_epsilon(pure, share, ((1, rounds),), 1e-13) == rounds * pure
+    assert pure_releases.participation_pure_epsilon(pure, share, ((1, rounds),), 1e-13) == rounds * pure

@@ -21,13 +21,13 @@ from helpers.command import QUICK, call, read
 
 from dpfl_bench.results import lock
 from dpfl_bench.results.folder import RunFolder
-from dpfl_bench.results.lock import Held, Lost, Owner, held, holder
+from dpfl_bench.results.lock import Busy, Lost, Owner, holder, locked
 
 HOLD = """
 import sys, time
 from pathlib import Path
-from dpfl_bench.results.lock import held
-with held(Path(sys.argv[1])):
+from dpfl_bench.results.lock import locked
+with locked(Path(sys.argv[1])):
     print("holding", flush=True)
     sys.stdin.read()
 """
@@ -40,13 +40,13 @@ folder, until = Path(sys.argv[1]), time.time() + float(sys.argv[2])
 taken = 0
 while time.time() < until:
     try:
-        with lock.held(folder):
+        with lock.locked(folder):
             mark = os.open(folder / "mark", os.O_CREAT | os.O_EXCL)
             time.sleep(.002 * random.random())
             os.close(mark)
             os.unlink(folder / "mark")
             taken += 1
-    except lock.Held:
+    except lock.Busy:
         time.sleep(.001 * random.random())
 print(taken)
 """
@@ -64,14 +64,14 @@ while True:
             break
         continue
     try:
-        with lock.held(folder):
+        with lock.locked(folder):
             mark = os.open(folder / "mark", os.O_CREAT | os.O_EXCL)
             with open(folder / "taken", "a") as file:
                 file.write("x")
             os.close(mark)
             os.unlink(folder / "mark")
             os.kill(os.getpid(), 9)
-    except lock.Held:
+    except lock.Busy:
         os._exit(0)
     except BaseException:
         import traceback
@@ -126,7 +126,7 @@ def test_one_at_a_time(other: subprocess.Popen[str], tmp_path: Path) -> None:
     owner = holder(folder)
     assert owner is not None
     assert (owner.pid, owner.host) == (other.pid, platform.node())
-    with pytest.raises(Held) as refused, held(folder):
+    with pytest.raises(Busy) as refused, locked(folder):
         pass
     assert str(refused.value).startswith(
         f"{folder}: process {other.pid} on {platform.node()} works on this run since 20"
@@ -135,7 +135,7 @@ def test_one_at_a_time(other: subprocess.Popen[str], tmp_path: Path) -> None:
     assert claims(folder) == ["lock.1"]
     other.communicate()
     assert holder(folder) is None
-    with held(folder) as claim:
+    with locked(folder) as claim:
         assert claim.number == 2
         assert claims(folder) == ["lock.2"], "claims that had their time are gone"
 
@@ -144,7 +144,7 @@ def test_a_killed_holder_is_followed(other: subprocess.Popen[str], tmp_path: Pat
     other.kill()
     other.wait()
     assert holder(tmp_path / "run") is None
-    with held(tmp_path / "run"):
+    with locked(tmp_path / "run"):
         owner = holder(tmp_path / "run")
         assert owner is not None
         assert owner.pid == os.getpid()
@@ -175,7 +175,7 @@ def test_waiting(other: subprocess.Popen[str], tmp_path: Path, monkeypatch: pyte
         real(seconds)
 
     monkeypatch.setattr(lock.time, "sleep", sleep)
-    with held(tmp_path / "run", wait=True) as claim:
+    with locked(tmp_path / "run", wait=True) as claim:
         assert claim.number == 2
 
 
@@ -188,7 +188,7 @@ def test_the_pid_was_given_to_another_process(other: subprocess.Popen[str], tmp_
     assert holder(folder) == owner
     claimed_by(folder, replace(owner, started="1"))
     assert holder(folder) is None
-    with held(folder):
+    with locked(folder):
         pass
 
 
@@ -201,11 +201,11 @@ def test_out_of_sight_silence_decides(where: dict[str, str], tmp_path: Path) -> 
     for pid in (os.getpid(), 2**22 + 1):
         claimed_by(tmp_path / "run", replace(owner, pid=pid), silent=0.9 * lock.SILENCE)
         assert holder(tmp_path / "run") is not None
-        with pytest.raises(Held), held(tmp_path / "run"):
+        with pytest.raises(Busy), locked(tmp_path / "run"):
             pass
         claimed_by(tmp_path / "run", replace(owner, pid=pid), silent=1.1 * lock.SILENCE)
         assert holder(tmp_path / "run") is None
-    with held(tmp_path / "run"):
+    with locked(tmp_path / "run"):
         pass
 
 
@@ -213,13 +213,13 @@ def test_silence_is_told_by_the_clock_of_the_files(tmp_path: Path, monkeypatch: 
     """A host whose own clock is hours ahead takes nothing from a living owner."""
     claimed_by(tmp_path / "run", replace(Owner.here(), host="another"))
     monkeypatch.setattr(lock.time, "time", lambda: 1e10)
-    with pytest.raises(Held), held(tmp_path / "run"):
+    with pytest.raises(Busy), locked(tmp_path / "run"):
         pass
 
 
 def test_the_holder_gives_signs_of_life(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lock, "BEAT", 0.01)
-    with held(tmp_path / "run"):
+    with locked(tmp_path / "run"):
         os.utime(tmp_path / "run" / "lock.1", (0, 0))
         until = time.monotonic() + 10
         while (tmp_path / "run" / "lock.1").stat().st_mtime == 0 and time.monotonic() < until:
@@ -232,7 +232,7 @@ def test_whoever_stood_still_looks_before_it_writes(tmp_path: Path, monkeypatch:
     second time.
     """
     folder = tmp_path / "run"
-    with held(folder) as claim:
+    with locked(folder) as claim:
         claim.check()
         claimed_by(tmp_path / "theirs", replace(Owner.here(), host="another"))
         (tmp_path / "theirs" / "lock.1").rename(folder / "lock.2")
@@ -246,7 +246,7 @@ def test_whoever_stood_still_looks_before_it_writes(tmp_path: Path, monkeypatch:
 
 
 def test_a_finished_run_keeps_no_trace(tmp_path: Path) -> None:
-    with held(tmp_path / "run") as claim:
+    with locked(tmp_path / "run") as claim:
         claim.finished = True
     assert claims(tmp_path / "run") == []
 
@@ -256,11 +256,11 @@ def test_without_hard_links(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         raise PermissionError("not here")
 
     monkeypatch.setattr(lock.os, "link", link)
-    with held(tmp_path / "run"):
-        with pytest.raises(Held), held(tmp_path / "run"):
+    with locked(tmp_path / "run"):
+        with pytest.raises(Busy), locked(tmp_path / "run"):
             pass
         (tmp_path / "run" / "lock.1").write_text("")  # as it is for a moment
-        with pytest.raises(Held, match="an unknown host"), held(tmp_path / "run"):
+        with pytest.raises(Busy, match="an unknown host"), locked(tmp_path / "run"):
             pass
 
 
@@ -273,7 +273,7 @@ def test_a_lost_answer_of_the_server_is_no_defeat(tmp_path: Path, monkeypatch: p
         real(source, target)
 
     monkeypatch.setattr(lock.os, "link", link)
-    with held(tmp_path / "run"):
+    with locked(tmp_path / "run"):
         assert claims(tmp_path / "run") == ["lock.1"]
 
 
@@ -289,7 +289,7 @@ def test_a_taker_that_saw_an_old_listing_gives_way(tmp_path: Path, monkeypatch: 
         listings = iter([seen])
         with monkeypatch.context() as late:
             late.setattr(lock, "_claims", lambda path, listings=listings: next(listings, real(path)))
-            with pytest.raises(Held), held(folder):
+            with pytest.raises(Busy), locked(folder):
                 pass
         assert claims(folder) == ["lock.5"]
 

@@ -17,7 +17,7 @@ from helpers.command import QUICK, call
 from dpfl_bench.checks.errors import ConfigError
 from dpfl_bench.data import contents, libsvm
 from dpfl_bench.experiment import run
-from dpfl_bench.results.collect import best
+from dpfl_bench.results.collect import points as points_of
 
 GIVEN = (
     "algo=fedavg",
@@ -179,5 +179,5 @@ def test_a_part_of_the_data_is_no_repeat_of_the_whole() -> None:
         {**common, "run_id": "a", "test_error_mean": 0.1},
         {**common, "run_id": "b", "test_error_mean": 0.4, "subset": "subset 3 of 9"},
     ]
-    points, _ = best.pooled(rows)
+    points, _ = points_of.pooled(rows)
     assert [point["run_ids"] for point in points] == [["a"], ["b"]]

@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from dpfl_bench.results.clean import clean
-from dpfl_bench.results.collect.best import KEYS, Row, alike, groups
+from dpfl_bench.results.collect.best import alike, groups
 from dpfl_bench.results.collect.columns import overrides
-from dpfl_bench.results.collect.folders import Found, Run
+from dpfl_bench.results.collect.folders import Run, Survey
 from dpfl_bench.results.collect.mixed import Clash, origin
+from dpfl_bench.results.collect.points import KEYS, Row
 from dpfl_bench.results.folder import BROKEN, RunFolder
 
 IDLE = ("eps", "delta", "privacy", "stop_at_eps")  # settings that a run without privacy does not look at
@@ -31,7 +32,7 @@ class Caveat:
         return {"kind": self.kind, "says": self.says, **clean(self.more)}
 
 
-def of_runs(finished: Sequence[Run], found: Found, clashes: Sequence[Clash]) -> list[Caveat]:
+def of_runs(finished: Sequence[Run], survey: Survey, clashes: Sequence[Clash]) -> list[Caveat]:
     """What the runs themselves would mislead by, whatever the table makes of them."""
     said = [Caveat(f"mixed_{clash.part}", clash.says, {"runs": _by_hash(clash)}) for clash in clashes]
     silent = [
@@ -49,15 +50,15 @@ def of_runs(finished: Sequence[Run], found: Found, clashes: Sequence[Clash]) -> 
                 "no_origin", f"{says} ({silent[0]}{', ...' if len(silent) > 1 else ''}).", {"runs": silent}
             )
         )
-    if found.twice:
-        taken, left = found.twice[0]
-        more = f", and {len(found.twice) - 1} more" if len(found.twice) > 1 else ""
+    if survey.twice:
+        taken, left = survey.twice[0]
+        more = f", and {len(survey.twice) - 1} more" if len(survey.twice) > 1 else ""
         says = (
             f"Run {taken.name} has two folders that tell different results, {left.path} and {taken.path},"
             f" which was taken{more}."
         )
         folders = [
-            {"run": run.name, "taken": str(run.path), "left": str(other.path)} for run, other in found.twice
+            {"run": run.name, "taken": str(run.path), "left": str(other.path)} for run, other in survey.twice
         ]
         said.append(Caveat("twice", says, {"folders": folders}))
     return said
@@ -94,8 +95,8 @@ def of_all(why: Sequence[tuple[Row, str]], rows: Sequence[Row]) -> list[Caveat]:
     for row, reason in why:
         reasons.setdefault(reason, []).append(row)
     return [
-        Caveat("no_eps_of_all", f"No eps of all n for {_names(found, rows)}: {reason}.", _rows(found))
-        for reason, found in reasons.items()
+        Caveat("no_eps_of_all", f"No eps of all n for {_names(members, rows)}: {reason}.", _rows(members))
+        for reason, members in reasons.items()
     ]
 
 
@@ -103,16 +104,16 @@ def of_table(
     rows: Sequence[Row], points: Sequence[Row], bad: Sequence[Row], folders: Mapping[str, Path]
 ) -> list[Caveat]:
     """bad: points without an error, in the groups of the others."""
-    found, without = groups(points), groups(bad)
-    tried = {group: [*members, *without.get(group, [])] for group, members in found.items()}
+    grouped, without = groups(points), groups(bad)
+    tried = {group: [*members, *without.get(group, [])] for group, members in grouped.items()}
     said = [
-        _about(rows, "one_seed", partial(_one_seed, found), _SEED),
+        _about(rows, "one_seed", partial(_one_seed, grouped), _SEED),
         _about(rows, "single_point", lambda row: len(tried[_key(row)]) == 1, _POINT),
         _about(rows, "steps_not_swept", partial(_not_swept, tried), _STEPS),
         _edges(rows, tried),
         _no_baseline(rows, folders),
         _other_splits(rows, points),
-        _uneven(found),
+        _uneven(grouped),
         _shared(points),
     ]
     return [caveat for caveat in said if caveat]
@@ -149,12 +150,12 @@ def _rows(rows: Sequence[Row]) -> dict[str, Any]:
 
 
 def _about(rows: Sequence[Row], kind: str, holds: Callable[[Row], bool], says: str) -> Caveat | None:
-    found = [row for row in rows if holds(row)]
-    return Caveat(kind, says.format(rows=_names(found, rows)), _rows(found)) if found else None
+    about = [row for row in rows if holds(row)]
+    return Caveat(kind, says.format(rows=_names(about, rows)), _rows(about)) if about else None
 
 
-def _one_seed(found: Mapping[tuple[Any, ...], Sequence[Row]], row: Row) -> bool:
-    return any(point["n_seeds"] == 1 for point in found[_key(row)])
+def _one_seed(grouped: Mapping[tuple[Any, ...], Sequence[Row]], row: Row) -> bool:
+    return any(point["n_seeds"] == 1 for point in grouped[_key(row)])
 
 
 def _not_swept(tried: Mapping[tuple[Any, ...], Sequence[Row]], row: Row) -> bool:
@@ -163,15 +164,15 @@ def _not_swept(tried: Mapping[tuple[Any, ...], Sequence[Row]], row: Row) -> bool
 
 
 def _edges(rows: Sequence[Row], tried: Mapping[tuple[Any, ...], Sequence[Row]]) -> Caveat | None:
-    found = [(row, edges) for row in rows if (edges := _edge(row, tried[_key(row)]))]
-    if not found:
+    beyond = [(row, edges) for row in rows if (edges := _edge(row, tried[_key(row)]))]
+    if not beyond:
         return None
-    row, edges = found[0]
-    first = f"{name(row)}: {', '.join(edges)}{'; ...' if len(found) > 1 else ''}"
-    count = f"{len(found)} of {len(rows)} rows" if len(rows) > 1 else "the row"
+    row, edges = beyond[0]
+    first = f"{name(row)}: {', '.join(edges)}{'; ...' if len(beyond) > 1 else ''}"
+    count = f"{len(beyond)} of {len(rows)} rows" if len(rows) > 1 else "the row"
     says = f"The best lies at the edge of what was tried in {count} ({first}): a better one may lie beyond."
     return Caveat(
-        "edge", says, {"rows": [{**{key: row[key] for key in KEYS}, "edges": edges} for row, edges in found]}
+        "edge", says, {"rows": [{**{key: row[key] for key in KEYS}, "edges": edges} for row, edges in beyond]}
     )
 
 
@@ -201,18 +202,18 @@ def _numbers(points: Iterable[Row], key: str) -> list[float]:
 
 
 def _no_baseline(rows: Sequence[Row], folders: Mapping[str, Path]) -> Caveat | None:
-    found = [row for row in rows if row["budget"] < math.inf and math.isnan(row["gap"])]
-    if not found:
+    alone = [row for row in rows if row["budget"] < math.inf and math.isnan(row["gap"])]
+    if not alone:
         return None
-    commands = [_without_privacy(row, folders) for row in found]
+    commands = [_without_privacy(row, folders) for row in alone]
     others = len({*commands} - {commands[0], None})
     more = f" (and {others} more, told by --json)" if others else ""
-    says = f"No run with eps=inf beside {_names(found, rows)}, so the gap is not known"
+    says = f"No run with eps=inf beside {_names(alone, rows)}, so the gap is not known"
     says += f"; to add it: {commands[0]}{more}" if commands[0] else "; run the same with eps=inf to add it"
     return Caveat(
         "no_baseline",
         says,
-        {"rows": [{**r, "command": c} for r, c in zip(_rows(found)["rows"], commands, strict=True)]},
+        {"rows": [{**r, "command": c} for r, c in zip(_rows(alone)["rows"], commands, strict=True)]},
     )
 
 
@@ -253,7 +254,7 @@ def _other_splits(rows: Sequence[Row], points: Sequence[Row]) -> Caveat | None:
     """A split that is hard for all points is in one side of such a gap alone."""
     splits = {tuple(point["run_ids"]): set(point["split_means"]) for point in points}
     free = {_key(row)[:3]: row for row in rows if row["budget"] == math.inf}
-    found = []
+    apart = []
     for row in rows:
         base = next(
             (
@@ -264,19 +265,19 @@ def _other_splits(rows: Sequence[Row], points: Sequence[Row]) -> Caveat | None:
             row,
         )
         if splits[tuple(base["run_ids"])] != splits[tuple(row["run_ids"])]:
-            found.append(row)
+            apart.append(row)
     says = (
-        f"The gap of {_names(found, rows)} is to runs on other splits of the data: part of it may be the"
+        f"The gap of {_names(apart, rows)} is to runs on other splits of the data: part of it may be the"
         " splits' own."
-        if found
+        if apart
         else ""
     )
-    return Caveat("gap_across_splits", says, _rows(found)) if found else None
+    return Caveat("gap_across_splits", says, _rows(apart)) if apart else None
 
 
-def _uneven(found: Mapping[tuple[Any, ...], Sequence[Row]]) -> Caveat | None:
+def _uneven(grouped: Mapping[tuple[Any, ...], Sequence[Row]]) -> Caveat | None:
     """Points that are compared have more seeds than others."""
-    for members in found.values():
+    for members in grouped.values():
         counts = {point["n_seeds"] for point in members}
         if len(counts) > 1:
             named = f"{name(members[0])}: {min(counts)} to {max(counts)}"

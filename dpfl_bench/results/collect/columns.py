@@ -18,7 +18,7 @@ from typing import Any
 
 import yaml
 
-from dpfl_bench.config.settings import UNTOLD, UNTOLD_OF_DATASET, UNTOLD_OF_MODEL, untold_of
+from dpfl_bench.config.identity import UNTOLD, UNTOLD_OF_DATASET, UNTOLD_OF_MODEL, untold_of
 
 _LINE = re.compile(r"( *)(?:'([^']+)'|([^\s#:'\"\[{&*!|>%@`-][^:]*)):(?: (.*))?$")
 _IDLE = ""  # no value is empty
@@ -65,12 +65,12 @@ def columns(folders: Sequence[Path]) -> Columns:
     configs, targets = [], []
     for folder, words in zip(folders, given, strict=True):
         config = _config(folder, words)
-        configs.append(_told(config))
+        configs.append(counted(config))
         targets.append({key: value for key, value in config.items() if key.endswith("_target_")})
     keys = list(dict.fromkeys(key for config in configs for key in config))
     differing = [key for key in keys if len({config.get(key) for config in configs} - {_IDLE}) > 1]
     groups = {key.rpartition(".")[0] for key in keys}
-    asked = {f"{key}.name" if key in groups else key for found in given for key in found}
+    asked = {f"{key}.name" if key in groups else key for names in given for key in names}
     shown = [key for key in keys if key in asked or key in differing]
     rows = [{key: _value(config.get(key, _IDLE)) for key in shown} for config in configs]
     of_dataset = sorted(key for key in keys if key.startswith("dataset."))
@@ -101,24 +101,24 @@ def flat(text: str) -> dict[str, str]:
     a line, nothing in flow style but empty collections. A line deeper than a key with a value, or
     that is no key, goes on with that value.
     """
-    found: dict[str, str] = {}
+    values: dict[str, str] = {}
     above: list[
         tuple[int, str]
     ] = []  # indent and dotted name of the key at hand and of those that it is inside of
     for line in text.splitlines():
         match = _LINE.match(line)
         indent = len(match[1]) if match else -1
-        if match is None or (above and indent > above[-1][0] and found[above[-1][1]]):
+        if match is None or (above and indent > above[-1][0] and values[above[-1][1]]):
             if above:
-                found[above[-1][1]] += "\n" + line
+                values[above[-1][1]] += "\n" + line
             continue
         while above and above[-1][0] >= indent:
             above.pop()
         key = match[2] or match[3]
         name = intern(f"{above[-1][1]}.{key}" if above else key)
-        found[name] = intern(match[4] or "")
+        values[name] = intern(match[4] or "")
         above.append((indent, name))
-    return {name: value for name, value in found.items() if value}
+    return {name: value for name, value in values.items() if value}
 
 
 def overrides(folder: Path) -> list[str]:
@@ -147,7 +147,7 @@ def _config(folder: Path, overrides: Mapping[str, str]) -> dict[str, str]:
         return dict(overrides)
 
 
-def _told(config: Mapping[str, str]) -> dict[str, str]:
+def counted(config: Mapping[str, str]) -> dict[str, str]:
     """What is part of a run's id. Without privacy its settings are idle: of many runs with one id,
     the first left its own there.
     """

@@ -53,14 +53,14 @@ class Run:
 
 
 @dataclass(frozen=True)
-class Found:
+class Survey:
     runs: list[Run]  # each run id once
     twice: list[tuple[Run, Run]]  # (taken, left) finished folders of one run that tell different results
     missing: list[tuple[Sweep, int]]  # sweeps of which some points have no run folder, and how many
     broken: int  # records of sweeps that cannot be read
 
 
-def look(folders: Iterable[str]) -> Found:
+def look(folders: Iterable[str]) -> Survey:
     """Every run below the folders (of a sweep's folder: the sweep's). Seen twice, a run counts
     once, as the finished one.
     """
@@ -74,10 +74,10 @@ def look(folders: Iterable[str]) -> Found:
                 " first"
             )
         read_ones, unread = sweeps.below(folder)
-        found = {sweep.path: sweep for sweep in read_ones}
+        read_sweeps = {sweep.path: sweep for sweep in read_ones}
         broken += unread
-        known |= found
-        paths |= dict.fromkeys(found[folder].runs if folder in found else run_folders(folder))
+        known |= read_sweeps
+        paths |= dict.fromkeys(read_sweeps[folder].runs if folder in read_sweeps else run_folders(folder))
     runs: dict[str, Run] = {}
     twice: list[tuple[Run, Run]] = []
     for run in sorted((read(path) for path in paths if path.is_dir()), key=_said):
@@ -86,7 +86,7 @@ def look(folders: Iterable[str]) -> Found:
             twice.append((run, other))
         runs[run.name] = run
     missing = [(sweep, sum(path.name not in runs for path in sweep.runs)) for sweep in known.values()]
-    return Found(list(runs.values()), twice, [(sweep, count) for sweep, count in missing if count], broken)
+    return Survey(list(runs.values()), twice, [(sweep, count) for sweep, count in missing if count], broken)
 
 
 def run_folders(folder: Path) -> Iterator[Path]:

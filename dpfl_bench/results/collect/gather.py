@@ -11,12 +11,13 @@ from pathlib import Path
 from dpfl_bench.checks.errors import ConfigError
 from dpfl_bench.results import escape, plots
 from dpfl_bench.results.clean import clean
-from dpfl_bench.results.collect import best, caveats, columns, folders, tables
-from dpfl_bench.results.collect.best import Row, Table
+from dpfl_bench.results.collect import best, caveats, columns, folders, points, tables
+from dpfl_bench.results.collect.best import Table
 from dpfl_bench.results.collect.caveats import Caveat
 from dpfl_bench.results.collect.columns import Columns
-from dpfl_bench.results.collect.folders import OUTDATED, Found, Run
+from dpfl_bench.results.collect.folders import OUTDATED, Run, Survey
 from dpfl_bench.results.collect.mixed import WHAT, Clash, clashes, differing, marked, origin, refuse
+from dpfl_bench.results.collect.points import Row
 from dpfl_bench.results.collect.tables import TUNING
 from dpfl_bench.results.collect.together import with_eps_of_all
 from dpfl_bench.results.collect.tuning import Tuning, tuned
@@ -28,29 +29,29 @@ class Collected:
     table: Table
     notes: list[str]  # on every table
     warnings: list[Caveat]  # on this one
-    found: Found
+    survey: Survey
     folder: Path
 
     @property
     def runs(self) -> int:
-        return len(self.found.runs)
+        return len(self.survey.runs)
 
     @property
     def unfinished(self) -> list[str]:
-        return [run.name for run in self.found.runs if run.word]
+        return [run.name for run in self.survey.runs if run.word]
 
     @property
     def states(self) -> Counter[str]:
         return Counter(
-            run.result["status"] if run.result else run.word for run in self.found.runs if not run.unusable
+            run.result["status"] if run.result else run.word for run in self.survey.runs if not run.unusable
         )
 
     @property
     def left_out(self) -> Counter[str]:
-        return Counter(run.unusable for run in self.found.runs if run.unusable)
+        return Counter(run.unusable for run in self.survey.runs if run.unusable)
 
     def json(self) -> str:
-        told = {
+        report = {
             "table": clean(self.table.rows),
             "runs": self.runs,
             "unfinished": self.unfinished,
@@ -60,9 +61,9 @@ class Collected:
             "warnings": [caveat.json() for caveat in self.warnings],
             "states": self.states,
             "left_out": self.left_out,
-            "missing": sum(count for _, count in self.found.missing),
+            "missing": sum(count for _, count in self.survey.missing),
         }
-        return json.dumps(told, indent=2) + "\n"
+        return json.dumps(report, indent=2) + "\n"
 
     @property
     def said(self) -> list[str]:
@@ -73,7 +74,7 @@ class Collected:
         lines = [tables.markdown(self.table), *map(escape.plain, [*self.said, *self._gaps()])]
         files = (
             "results.csv, table.md, table.csv, table.tex and plots in "
-            if any(run.result for run in self.found.runs)
+            if any(run.result for run in self.survey.runs)
             else ""
         )
         lines.append(
@@ -86,20 +87,20 @@ class Collected:
         """What is missing, and why."""
         lines = []
         if self.unfinished:
-            words = Counter(run.word for run in self.found.runs if run.word)
+            words = Counter(run.word for run in self.survey.runs if run.word)
             names = ", ".join(self.unfinished[:5]) + (", ..." if len(self.unfinished) > 5 else "")
             lines.append(
                 f"unfinished: {len(self.unfinished)}"
                 f" ({', '.join(f'{n} {word}' for word, n in words.items())}): {names}"
             )
         lines += [f"left out: {count} ({why})" for why, count in self.left_out.items()]
-        for sweep, count in self.found.missing:
+        for sweep, count in self.survey.missing:
             lines.append(
                 f"missing: {count} of {len(sweep.runs)} points of {sweep.path} have no run folder; to finish:"
                 f" {sweep.command}"
             )
-        if self.found.broken:
-            lines.append(f"left out: {self.found.broken} folders with a sweep.json that cannot be read")
+        if self.survey.broken:
+            lines.append(f"left out: {self.survey.broken} folders with a sweep.json that cannot be read")
         return lines
 
 
@@ -115,33 +116,33 @@ def collect(
 
     mixed: take runs into one table whose code or data differ, and say so.
     """
-    found = folders.look(given)
-    if not found.runs and not found.missing:
+    survey = folders.look(given)
+    if not survey.runs and not survey.missing:
         raise ConfigError(
             f"{' '.join(given)}: expected folders with runs (with a status.json), found none; run dpfl-bench"
             " run first"
         )
-    finished = sorted((run for run in found.runs if run.result), key=lambda run: run.name)
+    finished = sorted((run for run in survey.runs if run.result), key=lambda run: run.name)
     if not finished:
-        return Collected(Table([], []), [TUNING], [], found, _target(Path(given[0]), to))
-    told = columns.columns([run.path for run in finished])
-    apart = _clashes(finished, told, found)
+        return Collected(Table([], []), [TUNING], [], survey, _target(Path(given[0]), to))
+    swept = columns.columns([run.path for run in finished])
+    apart = _clashes(finished, swept, survey)
     if not mixed:
         refuse(apart)
-    rows = _rows(finished, told)
-    points, bad = best.pooled(best.compared(rows, told.differing), by)
-    ended, bad = caveats.ended(finished, bad, by), best.placed(bad, points)
-    table = best.optimal(points, told.differing, by)
+    rows = _rows(finished, swept)
+    good, bad = points.pooled(points.compared(rows, swept.differing), by)
+    ended, bad = caveats.ended(finished, bad, by), best.placed(bad, good)
+    table = best.optimal(good, swept.differing, by)
     where = {run.name: run.path for run in finished}
-    table, about = _completed(table, points, bad, where, apart)
-    notes, warnings = [TUNING], [*caveats.of_runs(finished, found, apart), *ended, *about]
+    table, about = _completed(table, good, bad, where, apart)
+    notes, warnings = [TUNING], [*caveats.of_runs(finished, survey, apart), *ended, *about]
     if tuning:
-        rows_with, also = tuned(table.rows, [*points, *bad], where, tuning)
+        rows_with, also = tuned(table.rows, [*good, *bad], where, tuning)
         table, notes = Table(rows_with, table.swept, by), [*notes, *also]
-    made = Collected(table, notes, warnings, found, _target(Path(given[0]), to))
-    _write(made, rows)
-    _plot(points, table, made.folder, apart)
-    return made
+    collected = Collected(table, notes, warnings, survey, _target(Path(given[0]), to))
+    _write(collected, rows)
+    _plot(good, table, collected.folder, apart)
+    return collected
 
 
 def _completed(
@@ -167,13 +168,13 @@ def _target(first: Path, to: str | None) -> Path:
     return target
 
 
-def _clashes(finished: Sequence[Run], told: Columns, found: Found) -> list[Clash]:
+def _clashes(finished: Sequence[Run], swept: Columns, survey: Survey) -> list[Clash]:
     """Also of folders that were left for another of the same run."""
-    left = [other for _, other in found.twice]
-    return clashes([*finished, *left], [*told.sources, *columns.columns([run.path for run in left]).sources])
+    left = [other for _, other in survey.twice]
+    return clashes([*finished, *left], [*swept.sources, *columns.columns([run.path for run in left]).sources])
 
 
-def _rows(runs: Sequence[Run], told: Columns) -> list[Row]:
+def _rows(runs: Sequence[Run], settings: Columns) -> list[Row]:
     """A row for each run: what was swept, then the scalars of result.json, then what it was
     computed by.
 
@@ -181,7 +182,7 @@ def _rows(runs: Sequence[Run], told: Columns) -> list[Row]:
     `eps_target` what it was given.
     """
     rows = []
-    for run, given in zip(runs, told.rows, strict=True):
+    for run, given in zip(runs, settings.rows, strict=True):
         result = run.result or {}
         scalars = {
             key: value
@@ -200,20 +201,23 @@ def _rows(runs: Sequence[Run], told: Columns) -> list[Row]:
     return rows
 
 
-def _write(made: Collected, rows: Sequence[Row]) -> None:
-    folder = RunFolder(made.folder)
+def _write(collected: Collected, rows: Sequence[Row]) -> None:
+    folder = RunFolder(collected.folder)
     folder.write(
         "results.csv", tables.csv_text(rows, list(dict.fromkeys(key for row in rows for key in row)))
     )
     folder.write(
         "table.csv",
-        tables.csv_text(made.table.rows, list(dict.fromkeys(key for row in made.table.rows for key in row))),
+        tables.csv_text(
+            collected.table.rows, list(dict.fromkeys(key for row in collected.table.rows for key in row))
+        ),
     )
     folder.write(
         "table.md",
-        "\n\n".join([tables.markdown(made.table).rstrip(), *map(escape.markdown, made.said)]) + "\n",
+        "\n\n".join([tables.markdown(collected.table).rstrip(), *map(escape.markdown, collected.said)])
+        + "\n",
     )
-    folder.write("table.tex", tables.latex(made.table, made.said))
+    folder.write("table.tex", tables.latex(collected.table, collected.said))
 
 
 def _plot(points: Sequence[Row], table: Table, target: Path, apart: Sequence[Clash]) -> None:
@@ -234,7 +238,7 @@ def _plot(points: Sequence[Row], table: Table, target: Path, apart: Sequence[Cla
                 pictures.setdefault(plots.stem(dataset.partition(" (")[0]), []).append(
                     ("\n".join(lines), members)
                 )
-    for stem, found in pictures.items():
-        for number, (title, members) in enumerate(found, start=1):
-            name = f"u_curves_{stem}" + (f"_{number}" if len(found) > 1 else "")
+    for stem, titled in pictures.items():
+        for number, (title, members) in enumerate(titled, start=1):
+            name = f"u_curves_{stem}" + (f"_{number}" if len(titled) > 1 else "")
             plots.u_curves(best.best_by_steps(members, table.by), target / f"{name}.png", title, table.by)

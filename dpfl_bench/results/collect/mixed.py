@@ -15,9 +15,10 @@ from functools import cached_property
 from typing import Any
 
 from dpfl_bench.checks.errors import ConfigError
-from dpfl_bench.results.collect.best import KEYS, Row, groups
+from dpfl_bench.results.collect.best import groups
 from dpfl_bench.results.collect.columns import Source
 from dpfl_bench.results.collect.folders import Run
+from dpfl_bench.results.collect.points import KEYS, Row
 from dpfl_bench.results.summary import whole_or_part
 
 WHAT = {
@@ -44,8 +45,8 @@ class Clash:
 
     @property
     def says(self) -> str:
-        told = "; ".join(f"{digest}: {_first(runs)}" for digest, runs in self.runs.items())
-        return f"{self.of}: {WHAT[self.part]} (origin.{self.part}), {told}"
+        hashes = "; ".join(f"{digest}: {_first(runs)}" for digest, runs in self.runs.items())
+        return f"{self.of}: {WHAT[self.part]} (origin.{self.part}), {hashes}"
 
 
 def clashes(runs: Sequence[Run], sources: Sequence[Source]) -> list[Clash]:
@@ -53,33 +54,33 @@ def clashes(runs: Sequence[Run], sources: Sequence[Source]) -> list[Clash]:
     pairs = list(zip(runs, sources, strict=True))
     named = _split("targets", ((run, _names(run)) for run in runs))
     by_name = [
-        _clash("targets", ", ".join(map(" ".join, zip(NAMES, of, strict=True))), found)
-        for of, found in named.items()
+        _clash("targets", ", ".join(map(" ".join, zip(NAMES, of, strict=True))), by_hash)
+        for of, by_hash in named.items()
     ]
     targeted = ((run, source.targets) for run, source in pairs if source.targets)
     known = {digest for clash in by_name if clash for digest in clash.runs}
     by_target = [
-        _clash("targets", "runs of the same targets", found)
-        for found in _split("targets", targeted).values()
-        if not known.issuperset(found)
+        _clash("targets", "runs of the same targets", by_hash)
+        for by_hash in _split("targets", targeted).values()
+        if not known.issuperset(by_hash)
     ]
     records = ((run, (_names(run)[2], source.records)) for run, source in pairs if source.records)
     of_data = [
-        _clash("data", f"dataset {of[0]}, same settings", found)
-        for of, found in _split("data", records).items()
+        _clash("data", f"dataset {of[0]}, same settings", by_hash)
+        for of, by_hash in _split("data", records).items()
     ]
     of_package = [
-        _clash("package", "these runs", found)
-        for found in _split("package", ((run, 0) for run in runs)).values()
+        _clash("package", "these runs", by_hash)
+        for by_hash in _split("package", ((run, 0) for run in runs)).values()
     ]
     return [clash for clash in (*by_name, *by_target, *of_data, *of_package) if clash]
 
 
-def refuse(found: Iterable[Clash]) -> None:
+def refuse(clashes: Iterable[Clash]) -> None:
     """One line for code or data that differ; what was computed by another state of the rest of this
     package is taken, and told.
     """
-    bad = [clash for clash in found if clash.part != "package"]
+    bad = [clash for clash in clashes if clash.part != "package"]
     if bad:
         more = f" (and {len(bad) - 1} more)" if len(bad) > 1 else ""
         raise ConfigError(
@@ -88,38 +89,38 @@ def refuse(found: Iterable[Clash]) -> None:
         )
 
 
-def differing(points: Iterable[Row], found: Iterable[Clash]) -> list[str]:
+def differing(points: Iterable[Row], clashes: Iterable[Clash]) -> list[str]:
     """In what the runs of these points differ."""
     own = {run for point in points for run in point["run_ids"]}
     return sorted(
-        {clash.part for clash in found if sum(not own.isdisjoint(names) for names in clash.names) > 1}
+        {clash.part for clash in clashes if sum(not own.isdisjoint(names) for names in clash.names) > 1}
     )
 
 
-def marked(rows: Sequence[Row], points: Sequence[Row], found: Sequence[Clash]) -> list[Row]:
+def marked(rows: Sequence[Row], points: Sequence[Row], clashes: Sequence[Clash]) -> list[Row]:
     """The rows with `mixed`: in what the runs of each differ."""
     members = groups(points)
-    return [{**row, "mixed": differing(members[tuple(row[key] for key in KEYS)], found)} for row in rows]
+    return [{**row, "mixed": differing(members[tuple(row[key] for key in KEYS)], clashes)} for row in rows]
 
 
 def origin(run: Run, part: str) -> str | None:
-    told = (run.result or {}).get("origin")
-    digest = told.get(part) if isinstance(told, dict) else None
+    hashes = (run.result or {}).get("origin")
+    digest = hashes.get(part) if isinstance(hashes, dict) else None
     return digest if isinstance(digest, str) else None
 
 
 def _split(part: str, keyed: Iterable[tuple[Run, Any]]) -> dict[Any, dict[str, list[Run]]]:
     """Key -> hash -> runs."""
-    found: dict[Hashable, dict[str, list[Run]]] = {}
+    split: dict[Hashable, dict[str, list[Run]]] = {}
     for run, key in keyed:
         digest = origin(run, part)
         if digest is not None:
-            found.setdefault(key, {}).setdefault(digest, []).append(run)
-    return found
+            split.setdefault(key, {}).setdefault(digest, []).append(run)
+    return split
 
 
-def _clash(part: str, of: str, found: dict[str, list[Run]]) -> Clash | None:
-    return Clash(part, of, found) if len(found) > 1 else None
+def _clash(part: str, of: str, by_hash: dict[str, list[Run]]) -> Clash | None:
+    return Clash(part, of, by_hash) if len(by_hash) > 1 else None
 
 
 def _names(run: Run) -> tuple[str, ...]:

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from dpfl_bench.results import escape
-from dpfl_bench.results.collect.best import Row, Table
+from dpfl_bench.results.collect.best import Table
+from dpfl_bench.results.collect.points import Row
 
 TUNING = (
     "Choosing the best point of a sweep on private data costs privacy that no run's eps includes; "
@@ -84,7 +85,7 @@ def _ranges(chosen: Sequence[int] | None, tried: Sequence[int]) -> str:
                 ranges[-1].append(number)
             else:
                 ranges.append([number])
-    return ", ".join(f"{found[0]}-{found[-1]}" if len(found) > 1 else str(found[0]) for found in ranges)
+    return ", ".join(f"{run[0]}-{run[-1]}" if len(run) > 1 else str(run[0]) for run in ranges)
 
 
 def _cell(value: Any) -> str:

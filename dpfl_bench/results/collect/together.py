@@ -18,8 +18,10 @@ from functools import cache
 from pathlib import Path
 
 from dpfl_bench.privacy import accounting
-from dpfl_bench.privacy.releases import Composition, PrivacyError
-from dpfl_bench.results.collect.best import SPLIT, Row
+from dpfl_bench.privacy.divergences.gaussian import eps_of_gaussian
+from dpfl_bench.privacy.refusals import PrivacyError
+from dpfl_bench.privacy.released.composition import Composition
+from dpfl_bench.results.collect.points import SPLIT, Row
 from dpfl_bench.results.collect.tuning import composition
 from dpfl_bench.results.folder import BROKEN, RunFolder
 
@@ -109,7 +111,7 @@ def composed(released: Releases, delta: float) -> float:
     ]
     others = _merged(others)
     if not others:
-        return accounting.eps_of_gaussian(mu, delta)
+        return eps_of_gaussian(mu, delta)
     if len(others) == 1 and mu == 0:
         return accounting.epsilon(*others[0], delta)
     return _by_renyi(others, mu, delta)

@@ -14,9 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from dpfl_bench.privacy import accounting, selection
-from dpfl_bench.privacy.releases import Companion, Composition, PrivacyError
+from dpfl_bench.privacy.refusals import PrivacyError
+from dpfl_bench.privacy.released.composition import Companion, Composition
 from dpfl_bench.privacy.selection import Candidate
-from dpfl_bench.results.collect.best import KEYS, Row, groups
+from dpfl_bench.results.collect.best import groups
+from dpfl_bench.results.collect.points import KEYS, Row
 from dpfl_bench.results.folder import RunFolder
 
 

@@ -17,7 +17,7 @@ from dpfl_bench.machine.say import say
 from dpfl_bench.machine.signals import Interrupted
 from dpfl_bench.results.attempt import attempt
 from dpfl_bench.results.folder import RunFolder
-from dpfl_bench.results.lock import Claim, Held, Lost
+from dpfl_bench.results.lock import Busy, Claim, Lost
 from dpfl_bench.sweep.progress import Progress
 
 HELD = 75  # `work`'s answer where another process has the point and we do not wait
@@ -78,7 +78,7 @@ def work(point: Point, composed: Composed | None = None, wait: bool = True) -> i
     try:
         with attempt(folder, wait) as claim:
             _compute(point, composed or compose(point), folder, claim)
-    except Held:
+    except Busy:
         return HELD
     except Interrupted as error:
         say(f"{error}: {point.label}; the same command goes on from its checkpoint in {folder.path}")

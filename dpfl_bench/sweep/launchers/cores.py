@@ -29,7 +29,7 @@ from dpfl_bench.machine import device
 from dpfl_bench.machine.say import say
 from dpfl_bench.machine.signals import Interrupted, forget, graceful
 from dpfl_bench.results.folder import RunFolder
-from dpfl_bench.results.lock import Held, held
+from dpfl_bench.results.lock import Busy, locked
 from dpfl_bench.sweep import early
 from dpfl_bench.sweep.launchers.base import HELD, Point, compose, work
 from dpfl_bench.sweep.progress import Progress
@@ -182,7 +182,7 @@ def _failed(point: Point, code: int) -> None:
     how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
     error = f"worker ended by {how}" + (" (out of memory?)" if -code == signal.SIGKILL else "")
     folder = RunFolder(point.folder)
-    with contextlib.suppress(Held, OSError), held(folder.path):
+    with contextlib.suppress(Busy, OSError), locked(folder.path):
         if not folder.finished:
             folder.tell("failed", error=error)
     say(f"{point.label}: {error}")

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 from dpfl_bench.results.folder import RunFolder
-from dpfl_bench.results.lock import Held, held
+from dpfl_bench.results.lock import Busy, locked
 from dpfl_bench.sweep.launchers.base import Point
 from dpfl_bench.sweep.launchers.slurm.queue import Seen
 
@@ -59,8 +59,8 @@ def write_failed(point: Point, error: str) -> None:
     """Unless somebody else has taken up the run by now."""
     folder = RunFolder(point.folder)
     try:
-        with held(folder.path):
+        with locked(folder.path):
             if not folder.finished:
                 folder.tell("failed", error=error)
-    except Held:
+    except Busy:
         pass

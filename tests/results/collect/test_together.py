@@ -15,14 +15,15 @@ from helpers.command import QUICK, call, read
 from scipy.stats import norm
 
 from dpfl_bench.privacy import accounting
-from dpfl_bench.privacy.releases import Companion, Composition
+from dpfl_bench.privacy.divergences import gaussian
+from dpfl_bench.privacy.released.composition import Companion, Composition
 from dpfl_bench.results import plots
 from dpfl_bench.results.collect.gather import collect
 from dpfl_bench.results.collect.together import composed
 from dpfl_bench.results.summary import summary
 
 DELTA = 1e-5
-MU = accounting.mu_for(2.0, DELTA)
+MU = gaussian.mu_for(2.0, DELTA)
 GAUSSIAN = Composition("gaussian", 20)
 Z = math.sqrt(20) / MU  # 20 releases are eps 2
 
@@ -81,7 +82,7 @@ def test_what_a_run_of_its_own_says_is_taken() -> None:
     tell("a", seeds=[0, 1], eps_all_repeats=0.1)
     assert only_row()["eps_all"] == 1.999
     tell("a", seeds=[0, 1], eps_all_repeats=None)
-    assert only_row()["eps_all"] == pytest.approx(accounting.eps_of_gaussian(math.sqrt(2) * MU, DELTA))
+    assert only_row()["eps_all"] == pytest.approx(gaussian.eps_of_gaussian(math.sqrt(2) * MU, DELTA))
 
 
 def test_all_models_never_cost_less_than_one() -> None:
@@ -106,7 +107,7 @@ def test_one_model_has_one_eps_and_no_privacy_none() -> None:
 def test_a_seed_that_two_runs_share_is_one_model() -> None:
     tell("a", point_id="p", seeds=[0, 1, 2])
     tell("b", point_id="p", seeds=[2])
-    assert only_row()["eps_all"] == pytest.approx(accounting.eps_of_gaussian(math.sqrt(3) * MU, DELTA))
+    assert only_row()["eps_all"] == pytest.approx(gaussian.eps_of_gaussian(math.sqrt(3) * MU, DELTA))
 
 
 def split(seed: int) -> dict[str, str]:
@@ -140,7 +141,7 @@ def test_other_splits_have_other_clients() -> None:
     assert "deals other records to a client" in why()
     for seed in (0, 1):
         tell(f"r{seed}", point_id="p", seeds=[seed], unit="record", **split(seed))
-    assert only_row()["eps_all"] == pytest.approx(accounting.eps_of_gaussian(math.sqrt(2) * MU, DELTA))
+    assert only_row()["eps_all"] == pytest.approx(gaussian.eps_of_gaussian(math.sqrt(2) * MU, DELTA))
 
 
 @pytest.mark.parametrize(

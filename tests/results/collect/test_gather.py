@@ -19,7 +19,7 @@ from dpfl_bench.results.collect import folders
 from dpfl_bench.results.collect.gather import collect
 from dpfl_bench.results.collect.tables import TUNING
 from dpfl_bench.results.folder import RunFolder
-from dpfl_bench.results.lock import held
+from dpfl_bench.results.lock import locked
 
 INF = float("inf")
 
@@ -70,7 +70,7 @@ def test_a_half_finished_sweep_counts_what_there_is() -> None:
     finish("e", status="diverged", test_error_mean=None)
     Path("runs/empty").mkdir()
     Path("runs/f/.hydra").mkdir(parents=True)
-    with held(Path("runs/g")):
+    with locked(Path("runs/g")):
         (Path("runs/g/.hydra")).mkdir()
         made = collect(["runs"], "out")
     assert made.unfinished == ["b", "c", "d", "f", "g"]

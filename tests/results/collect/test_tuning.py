@@ -12,7 +12,8 @@ import pytest
 from helpers.command import QUICK, call, read
 
 from dpfl_bench.privacy import selection
-from dpfl_bench.privacy.releases import Companion, Composition, PrivacyError
+from dpfl_bench.privacy.refusals import PrivacyError
+from dpfl_bench.privacy.released.composition import Companion, Composition
 from dpfl_bench.results.collect.tuning import candidate
 from dpfl_bench.results.folder import RunFolder
 
@@ -79,7 +80,7 @@ def test_the_best_of_the_sweep_has_an_eps_of_its_own() -> None:
     """Four points a row: as `selection` says of Gaussians calibrated to the same budget, which is
     as `mu` says.
     """
-    from dpfl_bench.privacy.accounting import mu_for
+    from dpfl_bench.privacy.divergences.gaussian import mu_for
 
     for distribution in selection.DISTRIBUTIONS:
         found, notes = tuned("--tuning-distribution", distribution)

@@ -18,7 +18,7 @@ from conftest import settings_of
 from helpers.command import QUICK, call
 
 from dpfl_bench.results.folder import RunFolder
-from dpfl_bench.results.lock import held
+from dpfl_bench.results.lock import locked
 from dpfl_bench.sweep import progress
 from dpfl_bench.sweep.progress import Progress
 
@@ -42,7 +42,7 @@ def sweep() -> Iterator[Path]:
     run_of("2").tell("failed", error="ValueError: it\nhas two lines", traceback="...")
     run_of("3").tell("interrupted", error="stopped by SIGTERM")
     run_of("4").tell("running")
-    with held(run_of("5").path):
+    with locked(run_of("5").path):
         yield next(Path("outputs/sweeps").iterdir())
 
 
@@ -237,7 +237,7 @@ def test_the_line(clock: list[float]) -> None:
     RunFolder(runs[2]).tell("failed", error="earlier, and left")
     shown = Progress(runs, [run for run in runs if run not in (runs[0], runs[2])])
     assert shown.line == "sweep: 1 of 10 done, 0 running, 1 failed"
-    with held(runs[3]):
+    with locked(runs[3]):
         finish(runs[4])
         finish(runs[5], "diverged")
         clock[0] += 60

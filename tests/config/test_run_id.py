@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import settings_of
+from conftest import CONF, settings_of
 
-from dpfl_bench.config import settings as schema
+from dpfl_bench.config import compose, identity
 from dpfl_bench.config.settings import Settings
 
 DEFAULT = settings_of()
@@ -148,8 +148,103 @@ def test_every_field_counts_or_is_known_not_to(name: str) -> None:
 
 def test_a_new_version_of_the_results_is_a_new_id(monkeypatch: pytest.MonkeyPatch) -> None:
     before = DEFAULT.run_id
-    monkeypatch.setattr(schema, "RESULTS_VERSION", schema.RESULTS_VERSION + 1)
+    monkeypatch.setattr(identity, "RESULTS_VERSION", identity.RESULTS_VERSION + 1)
     assert DEFAULT.run_id != before
+
+
+# --- a run id names the choice, not an import path ---
+
+GROUPS_WITH_CODE = ("algo", "dataset", "model", "partition")
+OPTIONS = [
+    pytest.param(group, file.stem, id=f"{group}={file.stem}")
+    for group in GROUPS_WITH_CODE
+    for file in sorted((CONF / group).glob("[!_]*.yaml"))
+]
+
+
+def move(node: Any) -> Any:
+    """The same node as if our modules lay elsewhere."""
+    if isinstance(node, dict):
+        return {key: move(value) for key, value in node.items()}
+    return node.replace("dpfl_bench.", "dpfl_bench.elsewhere.") if isinstance(node, str) else node
+
+
+@pytest.mark.parametrize("overrides", [(), ("algo=dp_fedexp_scaffold",)])
+def test_moving_a_module_changes_no_id(overrides: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The packaged files name the new place, and so do the composed settings."""
+    before = settings_of(*overrides)
+    ids = (before.run_id, before.point_id)
+    moved = {group: move(getattr(before, group)) for group in GROUPS_WITH_CODE}
+    assert moved["algo"] != before.algo
+    there = dataclasses.replace(before, **moved)
+    assert there.run_id != ids[0], "the packaged files still name the old place"
+    shipped = identity.packaged
+    monkeypatch.setattr(identity, "packaged", lambda group, name: move(shipped(group, name)))
+    assert (there.run_id, there.point_id) == ids
+    assert before.run_id != ids[0], "now the old place is somebody's own"
+
+
+@pytest.mark.parametrize(("group", "name"), OPTIONS)
+def test_no_import_path_of_ours_is_in_an_id(group: str, name: str) -> None:
+    composed = compose.composed([f"{group}={name}"]).config[group]
+    assert "dpfl_bench." in str(composed), "the option names code"
+    assert "dpfl_bench." not in str(identity.by_choice(group, composed))
+
+
+@pytest.mark.parametrize(
+    ("group", "change"),
+    [
+        pytest.param("algo", {"_target_": "mine.FedAvg"}, id="own code under a packaged name"),
+        pytest.param("dataset", {"_target_": "mine.load"}, id="own loader under a packaged name"),
+        pytest.param("algo", {"name": "mine"}, id="our code under a name of one's own"),
+        pytest.param("algo", {"name": "dp_scaffnew"}, id="our code under the name of another option"),
+        pytest.param(
+            "algo",
+            {"_target_": "dpfl_bench.algorithms.scaffnew.ScaffNew"},
+            id="other code of ours, set by hand",
+        ),
+        pytest.param("algo", {"work": {"_target_": "mine.Work"}}, id="own code inside"),
+    ],
+)
+def test_other_code_or_another_name_is_another_run(group: str, change: dict[str, Any]) -> None:
+    first = settings_of("algo=dp_fedavg")
+    node = {**getattr(first, group), **change}
+    assert dataclasses.replace(first, **{group: node}).run_id != first.run_id
+
+
+def test_no_two_targets_have_one_id() -> None:
+    """Every target that any packaged option names, and some of a user's, under every name."""
+    first = settings_of("algo=dp_fedavg")
+    names = ["mine", "dp_fedavg", "fedavg", "dp_scaffnew", "no/such", ""]
+    targets = {identity.packaged("algo", file.stem)["_target_"] for file in (CONF / "algo").glob("*.yaml")}
+    targets |= {"mine.FedAvg", "dp_fedavg", "option", "algo/dp_fedavg"}
+    nodes = [{**first.algo, "name": name, "_target_": target} for name in names for target in sorted(targets)]
+    ids = {dataclasses.replace(first, algo=node).run_id for node in nodes}
+    assert len(ids) == len(nodes) == len(names) * len(targets)
+
+
+def test_the_work_inside_a_step_rule_counts() -> None:
+    first = settings_of("algo=dp_fedexp")
+    works = ["dpfl_bench.algorithms.scaffold.Scaffold", "dpfl_bench.algorithms.fedavg.FedAvg", "mine.FedAvg"]
+    nodes = [{**first.algo, "work": {**first.algo["work"], "_target_": work}} for work in works]
+    ids = [dataclasses.replace(first, algo=node).run_id for node in nodes]
+    assert ids[1] == first.run_id
+    assert len(set(ids)) == 3
+
+
+def test_a_users_file_in_front_of_ours(tmp_path: Path) -> None:
+    """The same option name in two folders: the id follows the code that the file names."""
+    shipped = (CONF / "algo" / "dp_fedavg.yaml").read_text()
+    ours = settings_of("algo=dp_fedavg").run_id
+    ids = []
+    for folder, target in (("a", "mine.A"), ("b", "mine.B"), ("same", "dpfl_bench.algorithms.fedavg.FedAvg")):
+        (tmp_path / folder / "algo").mkdir(parents=True)
+        text = re.sub("_target_: .*", f"_target_: {target}", shipped)
+        (tmp_path / folder / "algo" / "dp_fedavg.yaml").write_text(text)
+        node = compose.composed(["algo=dp_fedavg"], str(tmp_path / folder)).config["algo"]
+        ids.append(dataclasses.replace(settings_of("algo=dp_fedavg"), algo=node).run_id)
+    assert ids[2] == ours
+    assert len({*ids, ours}) == 3
 
 
 @pytest.mark.parametrize(

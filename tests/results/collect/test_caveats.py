@@ -13,6 +13,7 @@ from helpers.collected import finish, free
 from helpers.command import QUICK, call
 
 from dpfl_bench.results.collect import best
+from dpfl_bench.results.collect import points as points_of
 from dpfl_bench.results.collect.gather import collect
 
 INF = float("inf")
@@ -282,7 +283,13 @@ def test_what_diverged_counts_where_it_would_have_stood() -> None:
     """Its eps is of the rounds it played, less than its point was to cost."""
 
     def point(**more: Any) -> dict[str, Any]:
-        return {**dict.fromkeys(best.KEYS, "x"), "eps_target": 2.0, "budget": 2.0, "local_steps": 1, **more}
+        return {
+            **dict.fromkeys(points_of.KEYS, "x"),
+            "eps_target": 2.0,
+            "budget": 2.0,
+            "local_steps": 1,
+            **more,
+        }
 
     points = [
         point(),

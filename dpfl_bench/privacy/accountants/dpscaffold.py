@@ -25,7 +25,7 @@ from typing import Any
 
 import numpy as np
 
-from dpfl_bench.privacy.releases import Rounds
+from dpfl_bench.privacy.released.composition import Rounds
 
 _ORDERS = np.arange(2, 101)
 

@@ -14,8 +14,9 @@ from helpers.command import QUICK, call, metrics, read
 
 from dpfl_bench.assembly.holders import Holders
 from dpfl_bench.budget.budget import Budget, drawn_schedules
-from dpfl_bench.privacy.accounting import eps_of_gaussian, epsilon
-from dpfl_bench.privacy.releases import Composition
+from dpfl_bench.privacy.accounting import epsilon
+from dpfl_bench.privacy.divergences.gaussian import eps_of_gaussian
+from dpfl_bench.privacy.released.composition import Composition
 
 
 def planned(*overrides: str) -> Any:

@@ -16,9 +16,11 @@ import pytest
 from helpers.collected import BASE, finish, free, table_of
 from helpers.command import call
 
-from dpfl_bench.results.collect import best, tables
-from dpfl_bench.results.collect.best import Row, Table
+from dpfl_bench.results.collect import points as points_of
+from dpfl_bench.results.collect import tables
+from dpfl_bench.results.collect.best import Table
 from dpfl_bench.results.collect.gather import collect
+from dpfl_bench.results.collect.points import Row
 from dpfl_bench.results.collect.tables import TUNING
 
 INF, NAN = math.inf, math.nan
@@ -269,7 +271,7 @@ def test_a_seed_counts_once() -> None:
         row("b", point_id="p", seeds=[0, 1, 2], test_error_mean=0.1 + 0.2, test_error_std=0.7 / 3),
         row("c", point_id="p", seeds=[2, 3], test_error_mean=0.9),
     ]
-    ((point,), _) = best.pooled(shared)
+    ((point,), _) = points_of.pooled(shared)
     assert (point["test_error_mean"], point["test_error_std"], point["n_seeds"], point["run_ids"]) == (
         0.1 + 0.2,
         0.7 / 3,
@@ -285,7 +287,10 @@ def test_a_point_with_a_diverged_run_is_no_point() -> None:
         row("b", point_id="p", seeds=[1], status="diverged", test_error_mean=None),
         row("c"),
     ]
-    assert [[point["run_ids"] for point in points] for points in best.pooled(runs)] == [[["c"]], [["a", "b"]]]
+    assert [[point["run_ids"] for point in points] for points in points_of.pooled(runs)] == [
+        [["c"]],
+        [["a", "b"]],
+    ]
 
 
 def test_diverged_points_are_told() -> None:
@@ -339,7 +344,7 @@ def test_a_point_has_the_largest_eps_of_its_runs() -> None:
         row("a", point_id="p", seeds=[0], eps=3.1, budget=3.1),
         row("b", point_id="p", seeds=[1], eps=3.3, budget=3.3),
     ]
-    ((point,), _) = best.pooled(runs)
+    ((point,), _) = points_of.pooled(runs)
     assert (point["eps"], point["budget"]) == (3.3, 3.3)
 
 

@@ -1,0 +1,51 @@
+"""What the verbs' arguments have in common: the parser with its help, Hydra's flags, and the answer
+as text or as JSON.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+
+def parser(verb: str, does: str, examples: Sequence[str], read: str) -> argparse.ArgumentParser:
+    """A verb's parser. Its --help says what the verb does, the arguments, examples, and where to
+    read on.
+    """
+    lines = ["examples:", *(f"  dpfl-bench {example}" for example in examples), "", f"read on: {read}"]
+    return argparse.ArgumentParser(
+        prog=f"dpfl-bench {verb}",
+        description=does,
+        epilog="\n".join(lines),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+
+
+def add_json(parser: argparse.ArgumentParser, words: str = "the answer as JSON, for machines") -> None:
+    parser.add_argument("--json", action="store_true", help=words)
+
+
+def add_folder(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--config-dir", "-cd", metavar="DIR", help="a folder with YAML files of your own")
+
+
+def add_settings(parser: argparse.ArgumentParser, words: str = "key=value or group=choice") -> None:
+    """The settings of a run, and Hydra's flags for them under Hydra's names."""
+    parser.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help=words)
+    add_folder(parser)
+    parser.add_argument(
+        "--config-name", "-cn", metavar="NAME", default="config", help="the primary config (default: config)"
+    )
+
+
+def answer(record: Any, as_json: bool, text: Callable[[Any], str]) -> None:
+    """On stdout: the record for a person, or as JSON."""
+    sys.stdout.write(json.dumps(record, indent=2) + "\n" if as_json else text(record))
+
+
+def complain(line: str) -> None:
+    """On stderr."""
+    sys.stderr.write(f"dpfl-bench: {line}\n")

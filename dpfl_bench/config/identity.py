@@ -1,0 +1,123 @@
+"""What a run's id is made of: every setting that can change a number, and no import path of ours.
+
+A packaged option's `_target_` counts as the option's name, so our modules can move. Every other
+`_target_` counts as it is written: a user's own, one that the command line sets, and one under a
+name that no packaged option has.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Collection, Mapping, Set
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from dpfl_bench import RESULTS_VERSION
+
+GROUPS = ("algo", "dataset", "model", "partition")  # those whose options name code
+
+# Settings that stay out of a run's id, and why a change of one moves no number beyond float rounding
+UNTOLD = {
+    "device": "where it runs",
+    "checkpoint_every": "a run that goes on ends with the same bits",
+    "outputs": "where it is written",
+    "plot": "drawn of the numbers",
+    "trackers": "told the numbers",
+    "engine": "how the machine is used",
+    "theory": "only `plan` reads it",
+    "records": "only `plan` reads it",
+}
+# The same of a group's keys. This holds for the loaders and models of this package alone: nobody
+# knows what a user's own code does with a key of that name
+UNTOLD_OF_DATASET = {
+    "root": (
+        "where the files lie; the run keeps a hash of what they hold (origin.json), which is compared before"
+        " the run is taken"
+    ),
+    "url": "where the files come from; the same hash",
+    "download": "whether missing files are fetched; the same hash",
+    "lr": "a suggestion; the run's own lr is in the id",
+    "records": "read before the data are there: by `plan`, and by the refusals of what cannot be dealt",
+    "gram": "only `plan` reads it",
+    "max_row_norm": "only `plan` reads it",
+    "holds": "only the refusals of what does not fit read it",
+}
+UNTOLD_OF_MODEL = {"needs": "only the refusals of what does not fit read it"}
+REPEATS = {"seed", "repeats", "eval_every"}  # repeats of one point differ in these
+SEEDS = {"seed"}  # and in these keys of the data set and of the partition
+
+
+def untold_of(node: Mapping[str, Any], untold: Mapping[str, str]) -> Set[str]:
+    """The keys of a group's node that stay out of the id."""
+    return untold.keys() if str(node.get("_target_")).startswith("dpfl_bench.") else frozenset()
+
+
+def run_id(settings: Mapping[str, Any], doors_open: bool) -> str:
+    """10 hex of everything that can change a number.
+
+    settings: every field of `Settings`, as plain dictionaries and values.
+    doors_open: nothing is bounded and no noise is added, so nothing reads the privacy settings.
+    """
+    return _hash(settings, doors_open, UNTOLD.keys(), frozenset())
+
+
+def point_id(settings: Mapping[str, Any], doors_open: bool) -> str:
+    """`run_id` without all seeds and without how often is evaluated. Repeats share it."""
+    return _hash(settings, doors_open, UNTOLD.keys() | REPEATS, SEEDS)
+
+
+def _hash(settings: Mapping[str, Any], doors_open: bool, left_out: Collection[str], seeds: Set[str]) -> str:
+    kept = {key: value for key, value in settings.items() if key not in left_out}
+    hidden: dict[str, Set[str]] = {
+        "algo": set(),
+        "dataset": untold_of(kept["dataset"], UNTOLD_OF_DATASET) | seeds,
+        "model": untold_of(kept["model"], UNTOLD_OF_MODEL),
+        "partition": seeds,
+    }
+    for group in GROUPS:
+        node = by_choice(group, kept[group])
+        kept[group] = {key: value for key, value in node.items() if key not in hidden[group]}
+    if doors_open:
+        kept["privacy"] = kept["delta"] = None
+    text = json.dumps([RESULTS_VERSION, kept], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:10]
+
+
+def by_choice(group: str, node: Mapping[str, Any]) -> dict[str, Any]:
+    """The node with {"option": NAME} in place of each `_target_` that the packaged option of the
+    node's own name has at the same place.
+
+    At one place and under one name, only one `_target_` is replaced, so two computations never
+    become one.
+    """
+    name = str(node.get("name"))
+    return _replaced(node, packaged(group, name), name)
+
+
+def _replaced(node: Mapping[str, Any], option: Mapping[str, Any], name: str) -> dict[str, Any]:
+    kept: dict[str, Any] = {}
+    for key, value in node.items():
+        shipped = option.get(key)
+        if key == "_target_" and isinstance(shipped, str) and value == shipped:
+            kept[key] = {"option": name}  # no `_target_` that can be called is a dictionary
+        elif isinstance(value, Mapping):
+            kept[key] = _replaced(value, shipped if isinstance(shipped, Mapping) else {}, name)
+        else:
+            kept[key] = value
+    return kept
+
+
+@cache
+def packaged(group: str, name: str) -> Mapping[str, Any]:
+    """What this package's own file of an option says; nothing where there is no such option."""
+    import yaml
+
+    file = Path(str(files("dpfl_bench.conf"))) / group / f"{name}.yaml"
+    if not file.is_file():
+        return {}
+    content = yaml.safe_load(file.read_text()) or {}
+    within = content.get(group, content)  # a file of `@package _global_` has its keys under the group's
+    return within if isinstance(within, Mapping) else {}

@@ -1,0 +1,1 @@
+"""The accountants, one file each."""

@@ -1,0 +1,1 @@
+"""The mathematics behind the accountants: closed forms, privacy loss distributions, Rényi divergences."""

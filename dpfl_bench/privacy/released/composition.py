@@ -1,0 +1,96 @@
+"""Adaptive releases of one mechanism, and their algebra: what an accountant is asked about."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+from dpfl_bench.privacy.refusals import PrivacyError, check_known
+
+Mechanism = Literal["gaussian", "poisson", "fixed", "pure"]
+Rounds = tuple[
+    tuple[int, int], ...
+]  # (noised gradients of one participation, rounds with that many), in order
+
+
+@dataclass(frozen=True)
+class Companion:
+    """A further Gaussian release that goes with each main one; its noise multiplier is value * z
+    ("times") or value * z^2 ("squared").
+    """
+
+    name: str
+    kind: Literal["times", "squared"]
+    value: float
+
+    def __post_init__(self) -> None:
+        check_known(kind=(self.kind, ("times", "squared")))
+        if not 0 < self.value < math.inf:
+            raise PrivacyError(
+                f"companion {self.name}: value={self.value}: expected a number > 0 (leave it out if it"
+                " releases nothing)"
+            )
+
+    def noise_multiplier(self, z: float) -> float:
+        return self.value * (z if self.kind == "times" else z * z)
+
+
+@dataclass(frozen=True)
+class Composition:
+    """`times` adaptive releases of one mechanism; `scale` multiplies their noise. Unit, relation:
+    those of what it is a view of.
+
+    gaussian: no sampling, either neighbouring relation. poisson: sampled at `rate`, add_remove_one.
+    fixed: `sample` of `population` without replacement, replace_one. pure: eps_0-DP each, whatever
+    the sampling; the noise multiplier is 1/eps_0, `scale` and `companions` do not touch it.
+
+    With `rounds` it is a *participation*: in each round a coin falls with probability `share`,
+    independently of all else and seen by the observer; if it does, k releases follow, if not,
+    nothing. `times` counts the releases of all rounds.
+    """
+
+    mechanism: Mechanism
+    times: int
+    rate: float = 1.0
+    population: int = 1
+    sample: int = 1
+    scale: float = 1.0
+    companions: tuple[Companion, ...] = ()
+    share: float = 1.0
+    rounds: Rounds = ()
+    cohort_size: int = 1  # clients of one round: for the paper's accountant
+
+    def __post_init__(self) -> None:
+        if self.rounds and not 0 < self.share <= 1:
+            raise PrivacyError(f"share={self.share}: expected a participation with 0 < share <= 1")
+        if self.rounds and self.times != sum(k * count for k, count in self.rounds):
+            raise PrivacyError(f"times={self.times}: expected the releases of all rounds={self.rounds}")
+
+    def joint(self, z: float) -> float:
+        """The noise multiplier of main release and companions as one Gaussian: 1/joint^2 = 1/z^2 +
+        sum of 1/companion(z)^2.
+
+        All of one round speak of the same cohort. Divide each coordinate by its own noise: that is
+        one standard Gaussian vector, whose mean a client (or record) of the cohort moves by at most
+        1/joint, whoever else is in it. The theorems on sampled Gaussians ask for no more than this
+        bound, so they hold for the vector; sampled apart, the parts would need a coin each.
+        """
+        noises = [z, *(c.noise_multiplier(z) for c in self.companions)]
+        if self.mechanism == "pure" or not self.companions or z == math.inf:
+            return z
+        return 0.0 if min(noises) == 0 else 1 / math.hypot(*(1 / noise for noise in noises))
+
+    def apart(self, joint: float) -> float:
+        """The inverse of `joint`: the main release's z, never rounded down."""
+        if self.mechanism == "pure" or not self.companions or joint == math.inf:
+            return joint
+        straight = 1 + sum(1 / c.value**2 for c in self.companions if c.kind == "times")
+        squared = sum(1 / c.value**2 for c in self.companions if c.kind == "squared")
+        # u = 1/z^2 solves straight u + squared u^2 = 1/joint^2
+        return (
+            joint * math.sqrt((straight + math.sqrt(straight**2 + 4 * squared / joint**2)) / 2) * (1 + 1e-12)
+        )
+
+
+View = tuple[Composition, ...]  # alternatives: each alone bounds the whole run, so the smallest epsilon holds

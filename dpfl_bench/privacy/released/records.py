@@ -1,0 +1,100 @@
+"""What one run releases about its records: `RecordReleases`.
+
+The unit is one record of one client (of every client that holds it, where
+partitions overlap), its gradient bounded to norm C. The same two relations; record counts and
+divisors are public and stay as they are.
+
+The noise multiplier: see `clients.py`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+from dpfl_bench.privacy.refusals import PrivacyError, check_known
+from dpfl_bench.privacy.released.clients import Neighbours
+from dpfl_bench.privacy.released.composition import Rounds
+
+
+@dataclass(frozen=True)
+class RecordReleases:
+    """What one run's noised gradients release; it never depends on data. Unit: one record.
+
+    Every client adds full noise to every gradient, so whom one trusts plays no role; what clients
+    send and remember, and what the server makes of it, only processes these gradients. Every
+    gradient draws its own lot, which stays the client's secret.
+    """
+
+    rounds: Rounds  # of the whole run; of several seeds that differ, at least as many gradients as any
+    share: float  # probability that a client takes part in a round
+    worst: int  # noised gradients of the clients that hold the most exposed record, in the drawn schedule
+    lots: Literal["full", "fixed", "poisson"]
+    population: int  # records of the smallest client (fixed)
+    sample: int  # lot size (fixed)
+    rate: float  # of one record: 1 (full), sample/population (fixed), the Poisson rate
+    neighbours: Neighbours
+    cohort_size: int  # clients per round: for the paper's accountant
+    holders: int = 1  # clients that hold the most shared record
+
+    def __post_init__(self) -> None:
+        check_known(
+            lots=(self.lots, ("full", "fixed", "poisson")),
+            neighbours=(self.neighbours, ("replace_one", "add_remove_one")),
+        )
+        pair = f"lots={self.lots} neighbours={self.neighbours}: no valid accountant"
+        if self.lots == "poisson" and self.neighbours == "replace_one":
+            raise PrivacyError(f"{pair} (use neighbours=add_remove_one or batch_size lots)")
+        if self.lots == "fixed" and self.neighbours == "add_remove_one":
+            raise PrivacyError(f"{pair} (use neighbours=replace_one or sample_rate lots)")
+        self._check_lots()
+        self._check_rounds()
+
+    def _check_lots(self) -> None:
+        if self.lots == "fixed" and not 1 <= self.sample <= self.population:
+            raise PrivacyError(
+                f"sample={self.sample}: expected 1 to population={self.population}, the records of the"
+                " smallest client"
+            )
+        if not 0 < self.rate <= 1:
+            raise PrivacyError(f"rate={self.rate}: expected 0 < rate <= 1")
+        expected = self.sample / self.population if self.lots == "fixed" else 1.0
+        if self.lots != "poisson" and not math.isclose(self.rate, expected, rel_tol=1e-9):
+            raise PrivacyError(f"rate={self.rate}: expected {expected:.6g} under lots={self.lots}")
+
+    def _check_rounds(self) -> None:
+        if any(k < 1 or count < 1 for k, count in self.rounds):
+            raise PrivacyError(
+                f"rounds={self.rounds}: expected pairs (noised gradients >= 1, number of rounds >= 1)"
+            )
+        if not 0 < self.share <= 1:
+            raise PrivacyError(f"share={self.share}: expected 0 < share <= 1")
+        most = self.gradients * self.holders
+        if not 0 <= self.worst <= most or self.cohort_size < 1 or self.holders < 1:
+            raise PrivacyError(
+                f"worst={self.worst}, cohort_size={self.cohort_size}, holders={self.holders}: expected 0 to {most}"
+                " gradients, and at least 1 client"
+            )
+
+    @property
+    def gradients(self) -> int:
+        """Noised gradients of a client that takes part in every round."""
+        return sum(k * count for k, count in self.rounds)
+
+    def after(self, rounds_done: int, worst: int) -> RecordReleases:
+        """The first `rounds_done` rounds of the run, with `worst` noised gradients of the most
+        exposed record's clients.
+        """
+        planned = sum(count for _, count in self.rounds)
+        if not 0 <= rounds_done <= planned:
+            raise PrivacyError(
+                f"rounds_done={rounds_done}: expected 0 to {planned}, the rounds planned (plan a longer run"
+                " and cut it)"
+            )
+        kept, left = [], rounds_done
+        for k, count in self.rounds:
+            kept += [(k, min(count, left))] if left else []
+            left -= min(count, left)
+        return dataclasses.replace(self, rounds=tuple(kept), worst=worst)

@@ -1,0 +1,145 @@
+"""What each observer gets to see of a run's releases, as compositions that an accountant bounds."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Literal
+
+from dpfl_bench.privacy.refusals import PrivacyError
+from dpfl_bench.privacy.released.clients import Neighbours, Releases, Sampling
+from dpfl_bench.privacy.released.composition import Composition, Mechanism, View
+from dpfl_bench.privacy.released.records import RecordReleases
+
+Observer = Literal["server", "third_party", "third_party_given_cohorts"]
+
+
+def view(releases: Releases | RecordReleases, observer: Observer) -> View | None:
+    """What bounds `observer`; None if it is trusted, so that nothing does. Unit: client or record,
+    both neighbouring relations.
+
+    `server`: it chooses the cohorts, so sampling clients never amplifies towards it, and `worst`,
+    of the drawn schedule, counts. `third_party`: it sees every global model but neither the cohorts
+    nor, under poisson, their sizes. It is not a client of the run, who would know its own noise,
+    unless `colluding` says so. Its bound averages over the draw of the cohorts and never looks at
+    how the coins fell: a number that did would tell of a secret. `third_party_given_cohorts`: the
+    same third party, told the cohorts of this run. `worst` counts.
+    """
+    if observer not in ("server", "third_party", "third_party_given_cohorts"):
+        raise PrivacyError(f"observer={observer}: expected server, third_party or third_party_given_cohorts")
+    if isinstance(releases, Releases) and releases.trust == "central" and observer == "server":
+        return None
+    given = _given_cohorts(releases, observer == "server")
+    return (given,) if observer != "third_party" else (_before_the_draw(releases, given),)
+
+
+def fresh(releases: Releases | RecordReleases, observer: Observer) -> View | None:
+    """`view` of a run whose cohorts are yet to be drawn, honestly and independently in every round,
+    also towards the server.
+    """
+    found = view(releases, observer)
+    if observer != "server" or found is None:
+        return found
+    return (_averaged(releases, found[0]),)
+
+
+def _given_cohorts(releases: Releases | RecordReleases, server: bool) -> Composition:
+    """What an observer that knows the cohorts sees of the client (or of the record's clients) that
+    was drawn most often.
+    """
+    if isinstance(releases, RecordReleases):
+        mechanism: Mechanism = "gaussian" if releases.lots == "full" or releases.rate == 1 else releases.lots
+        sample = releases.population, releases.sample
+        return Composition(
+            mechanism, releases.worst, releases.rate, *sample, cohort_size=releases.cohort_size
+        )
+    return Composition(
+        releases.mechanism,
+        releases.worst,
+        population=releases.clients,
+        sample=releases.cohort_size,
+        scale=_scale(releases, server),
+        companions=releases.companions,
+    )
+
+
+def _scale(releases: Releases, server: bool) -> float:
+    """The noise that hides a client, as a factor of the noise that z speaks of."""
+    if (
+        releases.trust == "central" or releases.mechanism == "pure"
+    ):  # of a sum of PrivUnit's messages no bound is known
+        return 1.0
+    if releases.trust == "local":  # a sum of k messages carries sqrt(k) times one message's noise
+        return 1.0 if server or not releases.sums_only else math.sqrt(releases.smallest_cohort)
+    if releases.sums_only:
+        return math.sqrt(
+            1 - releases.colluding / releases.smallest_cohort
+        )  # colluding clients take out their shares
+    # Shifts that sum to zero make the others' later updates a readout of their noise: only its own
+    # share is sure to hide a client.
+    return 1 / math.sqrt(releases.clients if releases.sampling == "poisson" else releases.cohort_size)
+
+
+def _before_the_draw(releases: Releases | RecordReleases, given: Composition) -> Composition:
+    """A third party's bound: sampling amplifies where the coins stay secret; else the average over
+    coins that are seen.
+
+    At record level sampling clients does not amplify: a client that stays away takes its whole
+    update with it, not one record's part of it, and the noise is not sized to hide that. At client
+    level it amplifies where a dominating pair is known, where a cohort's size does not show (a
+    poisson cohort's does, in the noise of its messages' sum, and an empty one as no change at all),
+    and where nobody can tell how earlier coins fell: neither clients that remember nor clients that
+    collude.
+    """
+    if isinstance(releases, RecordReleases) or releases.cohort_size == releases.clients:
+        return _averaged(releases, given)
+    pair = releases.sampling, releases.neighbours
+    secret = releases.memoryless and releases.colluding == 0 and releases.mechanism == "gaussian"
+    if releases.trust == "central" and releases.memoryless and pair not in _AMPLIFIED:
+        nearest = "replace_one" if releases.sampling == "fixed" else "add_remove_one"
+        raise PrivacyError(
+            f"trust=central sampling={releases.sampling} neighbours={releases.neighbours}: no valid"
+            f" accountant (use neighbours={nearest} or"
+            f" sampling={'poisson' if releases.sampling == 'fixed' else 'fixed'})"
+        )
+    shows = not releases.sums_only or (releases.sampling == "poisson" and releases.trust != "central")
+    if not secret or shows or pair not in _AMPLIFIED:
+        return _averaged(releases, given)
+    rate = releases.cohort_size / releases.clients
+    return dataclasses.replace(given, mechanism=_AMPLIFIED[pair], times=releases.rounds, rate=rate)
+
+
+_AMPLIFIED: dict[tuple[Sampling, Neighbours], Mechanism] = {
+    ("fixed", "replace_one"): "fixed",
+    ("poisson", "add_remove_one"): "poisson",
+}
+
+
+def _averaged(releases: Releases | RecordReleases, given: Composition) -> Composition:
+    """The average over coins that the observer sees: in how many rounds a client takes part is not
+    known before they fall.
+    """
+    if isinstance(releases, RecordReleases):
+        if releases.share == 1 or not releases.rounds:
+            return given
+        if (
+            releases.holders > 1
+        ):  # the coins of several holders are not independent: as if they all took part in every round
+            return dataclasses.replace(given, times=releases.gradients * releases.holders)
+        return dataclasses.replace(
+            given, times=releases.gradients, share=releases.share, rounds=releases.rounds
+        )
+    if releases.cohort_size == releases.clients or releases.rounds == 0:
+        return given
+    scale, share = given.scale, releases.cohort_size / releases.clients
+    if releases.sampling == "poisson" and releases.sums_only:
+        if releases.colluding:
+            raise PrivacyError(
+                f"privacy.colluding={releases.colluding}: a poisson cohort may hold no honest noise beside"
+                " theirs, so there is no bound before the cohorts are drawn (use client_sampling=fixed or"
+                " observer=server)"
+            )
+        scale = min(scale, 1.0)  # a client may be alone in its cohort
+    return dataclasses.replace(
+        given, times=releases.rounds, scale=scale, share=share, rounds=((1, releases.rounds),)
+    )

@@ -1,0 +1,197 @@
+"""scripts/same_numbers: versions with the same numbers are equal, and a moved number is seen."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import run_numbers
+
+ROOT = Path(__file__).parent.parent
+KEPT = shutil.ignore_patterns(".*", "outputs", "tests", "docs", "__pycache__")
+TABLE = "seed,round,eps\n0,0,0.0\n0,1,0.5\n"
+
+
+# the comparison
+
+
+def command(folder: Path, code: int = 0, **changes: Any) -> Path:
+    """The folder of a command with one run."""
+    run = folder / "runs" / folder.name  # run ids differ between the sides
+    run.mkdir(parents=True)
+    (folder / "said.1.json").write_text(json.dumps({"code": code, "out": "", "err": "why\nbecause\n"}))
+    result = {"run_id": folder.name, "seconds": len(folder.name), "eps": 0.5, "says": "a", "sizes": [3, 4]}
+    files = {"metrics": TABLE, "result": result, "privacy": {"eps": 0.5, "views": {"server": 0.5}}} | changes
+    (run / "metrics.csv").write_text(files["metrics"])
+    for name in ("result", "privacy"):
+        (run / f"{name}.json").write_text(json.dumps(files[name]))
+    return folder
+
+
+def verdict_of(tmp_path: Path, rename: Callable[[str], str] = str, **changes: Any) -> run_numbers.Verdict:
+    return run_numbers.verdict(command(tmp_path / "old"), command(tmp_path / "newer", **changes), rename)
+
+
+def test_the_same_numbers_are_equal(tmp_path: Path) -> None:
+    """Whatever the run's id, and however long it takes."""
+    assert verdict_of(tmp_path) == run_numbers.Verdict("equal")
+
+
+@pytest.mark.parametrize(
+    ("changes", "line"),
+    [
+        (
+            {"metrics": TABLE.replace("0.5", "0.50000000001")},
+            "metrics.csv: row 2: eps was '0.5', now '0.50000000001'",
+        ),
+        ({"metrics": TABLE.replace("eps", "epsilon")}, "metrics.csv: row 0: eps was 'eps', now 'epsilon'"),
+        ({"metrics": TABLE + "0,2,0.7\n"}, "metrics.csv: row 3: seed was '', now '0'"),
+        ({"metrics": TABLE[:-1]}, "metrics.csv: row 3: an end of line"),
+        ({"result": {"eps": 0.5000000001}}, "result.json: eps was 0.5, now 0.5000000001"),
+        ({"result": {"eps": None}}, "result.json: eps was 0.5, now None"),
+        ({"result": {"sizes": [3, 5]}}, "result.json: sizes.1 was 4, now 5"),
+        ({"privacy": {"views": {"server": float("inf")}}}, "privacy.json: views.server was 0.5, now inf"),
+        ({"code": 1}, "exit codes were [0], now [1]"),
+    ],
+)
+def test_what_moves_is_named(tmp_path: Path, changes: dict[str, Any], line: str) -> None:
+    verdict = verdict_of(tmp_path, **changes)
+    assert verdict.word == "DIFFERS"
+    assert verdict.lines[0].startswith(line)
+
+
+def test_keys_of_one_side_and_other_texts_are_listed(tmp_path: Path) -> None:
+    verdict = verdict_of(tmp_path, result={"eps": 0.5, "says": "b", "more": 1})
+    assert verdict.word == "equal"
+    assert set(verdict.notes) == {
+        "result.json: says has another text",
+        "result.json: more is in NEW alone",
+        "result.json: sizes.0 is in OLD alone",
+        "result.json: sizes.1 is in OLD alone",
+    }
+
+
+def test_names_may_change(tmp_path: Path) -> None:
+    """A number under its new name is compared with that under the old one."""
+
+    def rename(word: str) -> str:
+        return "epsilon" if word == "eps" else word
+
+    changes = {"metrics": TABLE.replace("eps", "epsilon"), "result": {"epsilon": 0.6}}
+    verdict = verdict_of(tmp_path, rename, **changes)
+    assert verdict.lines == ["result.json: epsilon was 0.5, now 0.6"]
+
+
+@pytest.mark.parametrize(
+    ("code", "lost", "line"),
+    [
+        (2, None, "NEW: exit code 2: because"),
+        (None, None, "NEW: exit code None: because"),
+        (1, "result.json", "NEW: 1 of 1 runs did not end: because"),
+        (0, "privacy.json", "NEW: [Errno 2] "),
+    ],
+)
+def test_a_run_that_fails_is_a_failure(tmp_path: Path, code: Any, lost: str | None, line: str) -> None:
+    old, new = command(tmp_path / "old"), command(tmp_path / "newer", code)
+    if lost:
+        (new / "runs" / "newer" / lost).unlink()
+    verdict = run_numbers.verdict(old, new, str)
+    assert verdict.word == "FAILED"
+    assert verdict.lines[0].startswith(line)
+
+
+def test_a_run_that_was_not_interrupted_is_a_failure(tmp_path: Path) -> None:
+    old, new = command(tmp_path / "old"), command(tmp_path / "newer")
+    shutil.copyfile(new / "said.1.json", new / "said.2.json")
+    assert run_numbers.verdict(old, new, str).lines == ["NEW: the run was not interrupted: exit code 0"]
+
+
+# the script
+
+
+def same_numbers(*arguments: Path | str) -> tuple[int, str]:
+    """Exit code and output."""
+    script = [sys.executable, ROOT / "scripts" / "same_numbers", *arguments]
+    done = subprocess.run(script, capture_output=True, text=True, timeout=300)
+    return done.returncode, done.stdout + done.stderr
+
+
+@pytest.fixture
+def changed(tmp_path: Path) -> Path:
+    """A checkout of its own, to be altered."""
+    return Path(shutil.copytree(ROOT, tmp_path / "changed", ignore=KEPT))
+
+
+def alter(checkout: Path, file: str, old: str, new: str) -> None:
+    (path,) = checkout.rglob(file)
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new))
+
+
+@pytest.mark.slow
+def test_a_checkout_is_equal_to_itself_and_differs_from_a_changed_one(changed: Path) -> None:
+    """The changed constant moves the run with privacy, and not the one without."""
+    only = ("--only", "repeats=2 sampled_clients=6")
+    code, output = same_numbers(ROOT, ROOT, *only)
+    assert (code, output.count("equal    run")) == (0, output.count("repeats=2")), output
+    alter(changed, "_base.yaml", "\nclip: 0.3 ", "\nclip: 0.300001 ")
+    code, output = same_numbers(ROOT, changed, "--only", "algo=dp_normfedavg")
+    assert code == 1
+    assert "DIFFERS  run algo=dp_normfedavg privacy=local" in output
+    assert "now 0.300001" in output
+    assert "equal    run algo=dp_normfedavg" in output, "eps=inf has no clip"
+
+
+@pytest.mark.slow
+def test_the_negative_control_holds() -> None:
+    code, output = same_numbers("--check", ROOT, "--only", "run -m")
+    assert (code, output.count("DIFFERS")) == (0, 2), output
+
+
+@pytest.mark.slow
+def test_no_code_is_taken_from_elsewhere(changed: Path) -> None:
+    """A module or a YAML file that NEW lacks is not taken from this checkout."""
+    for name in ("fedexp.py", "dp_fedsgd.yaml"):
+        (path,) = changed.rglob(name)
+        path.unlink()
+    for algo in ("fedexp", "dp_fedsgd"):
+        code, output = same_numbers(ROOT, changed, "--only", f"algo={algo} ")
+        assert code == 1
+        assert output.count("NEW: ") == output.count("FAILED") > 0, output
+        assert "OLD: " not in output
+
+
+@pytest.mark.slow
+def test_an_option_may_get_another_name(changed: Path) -> None:
+    """Its JSON key too; unless that is said, the key is noted."""
+    for file in [*changed.rglob("*.py"), *changed.rglob("*.yaml")]:
+        file.write_text(file.read_text().replace("colluding", "spies"))
+    given = (
+        ROOT,
+        changed,
+        "--only",
+        "privacy.colluding=3",
+        "--renamed",
+        "privacy.colluding",
+        "privacy.spies",
+    )
+    code, output = same_numbers(*given)
+    assert code == 0, output
+    assert "note: result.json: colluding is in OLD alone (1 runs)" in output
+    code, output = same_numbers(*given, "--renamed", "colluding", "spies")
+    assert (code, "colluding is in" in output) == (0, False), output
+
+
+def test_arguments_that_cannot_be(tmp_path: Path) -> None:
+    assert same_numbers("HEAD")[0] == 2
+    assert same_numbers("--check", "HEAD", "HEAD")[0] == 2
+    assert same_numbers(ROOT, ROOT, "--only", "no such words")[0] == 2
+    assert same_numbers(ROOT, ROOT, "--keep", tmp_path)[0] == 2
+    assert same_numbers("no-such-revision", "HEAD")[0] == 2
