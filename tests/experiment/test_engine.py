@@ -132,7 +132,7 @@ def test_the_crew(eight: None) -> None:
         settings = settings_with(ALGO, chunk=4, workers=asked)
         expected = told(player_of(settings), alone)
         assert (
-            differing(told(player_of(settings), lambda p: engine.crew(settings, p.cohort, p.start)), expected)
+            differing(told(player_of(settings), lambda p: engine.crew(settings, p.player, p.start)), expected)
             == []
         )
 

@@ -437,9 +437,9 @@ def test_a_blanked_record_is_left_out_to_the_bit(
         assert not (found[0] - 0.01 * y[0])[:-1].any()
     else:
         assert passage.counts.blanked == 1
-    from dpfl_bench.problems import backends
+    from dpfl_bench.problems.backends import loop
 
-    monkeypatch.setattr(backends, "HELD_NUMBERS", 0)
+    monkeypatch.setattr(loop, "HELD_NUMBERS", 0)
     again, passage = released(problem, batch, y, 0.8)
     torch.testing.assert_close(again, found, equal_nan=True)
 

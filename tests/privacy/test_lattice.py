@@ -218,10 +218,10 @@ def test_the_sums_beside_it_lie_on_grids_too() -> None:
     grid = lattice.spacing(0.9 * CLIP**2)
     assert float(passage.squares) / grid == round(float(passage.squares) / grid)
     assert 0 <= float(passage.squares) <= CLIENTS * CLIP**2 * (1 + 1e-6)
-    drawn = passage._square_noise(DIMENSION)
+    drawn = passage.noise.on_squares(CLIENTS, DIMENSION)
     assert drawn != 0
     assert drawn / grid == round(drawn / grid)
-    bits = passage._scalar("bit-noise", 3.0)
+    bits = passage.noise.on_bits(3.0)
     assert bits / lattice.spacing(3.0) == round(bits / lattice.spacing(3.0))
 
 
