@@ -152,6 +152,62 @@ def test_a_file_imports_only_to_its_left(module: str) -> None:
     assert not right, f"{module} imports {right}, which are to its right"
 
 
+def test_every_package_is_a_layer() -> None:
+    """And every layer is a package or one of the root's files."""
+    packages = {
+        path.name for path in ROOT.iterdir() if path.is_dir() and path.name not in ("conf", "__pycache__")
+    }
+    files = {path.stem for path in ROOT.glob("*.py")} - {"__init__", "__main__", "_build"}
+    assert packages | files == set(LAYERS)
+    assert len(set(LAYERS)) == len(LAYERS)
+
+
+def cycles(graph: dict[str, set[str]]) -> list[set[str]]:
+    """The strongly connected components with more than one file, and files that import themselves
+    (Tarjan 1972).
+    """
+    numbers: dict[str, int] = {}
+    lowest: dict[str, int] = {}
+    path: list[str] = []
+    components: list[set[str]] = []
+
+    def visit(file: str) -> None:
+        numbers[file] = lowest[file] = len(numbers)
+        path.append(file)
+        for other in sorted(graph[file]):
+            if other not in numbers:
+                visit(other)
+            if other in path:
+                lowest[file] = min(lowest[file], lowest[other])
+        if lowest[file] == numbers[file]:
+            start = path.index(file)
+            component = set(path[start:])
+            del path[start:]
+            if len(component) > 1 or file in graph[file]:
+                components.append(component)
+
+    for file in graph:
+        if file not in numbers:
+            visit(file)
+    return components
+
+
+def test_no_files_import_each_other_in_a_circle() -> None:
+    """Neither at module level nor in functions; not even for types."""
+    graph = {name: ours(imports(tree)) for name, tree in TREES.items()}
+    assert sum(map(len, graph.values())) > 200
+    assert cycles(graph) == []
+
+
+def test_circles_are_seen() -> None:
+    """The negative control."""
+    line = {"a": {"b", "c"}, "b": {"c"}, "c": {"d"}, "d": set()}
+    assert cycles(line) == []
+    assert cycles({**line, "d": {"b"}}) == [{"b", "c", "d"}]
+    assert cycles({**line, "c": {"c"}}) == [{"c"}]
+    assert cycles({"a": {"b"}, "b": {"a"}, "c": {"d", "a"}, "d": {"c"}}) == [{"a", "b"}, {"c", "d"}]
+
+
 @pytest.mark.parametrize("module", [name for name in FILES if name.startswith("algorithms.")])
 def test_algorithms_know_only_their_base_and_torch(module: str) -> None:
     external = {name.partition(".")[0] for name in imports(TREES[module])} - {"dpfl_bench"}

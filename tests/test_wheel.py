@@ -89,6 +89,12 @@ def test_the_wheel_holds_every_module_and_every_config(wheel: Path) -> None:
     held = set(zipfile.ZipFile(wheel).namelist())
     modules = {path.relative_to(ROOT).as_posix() for path in (ROOT / "dpfl_bench").rglob("*.py")}
     configs = {f"dpfl_bench/{path.relative_to(ROOT).as_posix()}" for path in (ROOT / "conf").rglob("*.yaml")}
+    packages = {path.parent.relative_to(ROOT).as_posix() for path in (ROOT / "dpfl_bench").rglob("*.py")}
+    folders = {
+        f"dpfl_bench/{path.parent.relative_to(ROOT).as_posix()}" for path in (ROOT / "conf").rglob("*.yaml")
+    }
+    assert packages | folders <= {name.rpartition("/")[0] for name in held}
+    assert {f"{package}/__init__.py" for package in packages} <= held
     assert len(modules) > 30
     assert len(configs) > 20
     assert modules | configs | {"dpfl_bench/conf/__init__.py", "dpfl_bench/py.typed"} <= held

@@ -16,6 +16,7 @@ from dpfl_bench.checks.errors import ConfigError
 from dpfl_bench.config import fits
 from dpfl_bench.config.call import call as call
 from dpfl_bench.config.settings import Settings
+from dpfl_bench.config.targets import check_call
 from dpfl_bench.config.validate import checked
 from dpfl_bench.data import contents
 from dpfl_bench.data.contents import Contents
@@ -23,7 +24,7 @@ from dpfl_bench.data.indices import Indices
 from dpfl_bench.data.prepare import arranged, owned, prepare
 from dpfl_bench.data.records import DataError, Records
 from dpfl_bench.federation.clients import Federation
-from dpfl_bench.federation.partition import by_owner, digest
+from dpfl_bench.federation.parts import by_owner, digest
 from dpfl_bench.federation.sampling import LotRule
 from dpfl_bench.machine import device
 
@@ -66,6 +67,7 @@ class Data:
 def load_data(settings: Settings) -> Data:
     """Load, prepare and deal the records. Errors in the data are ValueErrors of one line."""
     dataset, partition = settings.dataset, settings.partition
+    check_call(dataset, "dataset")  # before its module is imported, to ask which files it reads
     before = contents.stamps(dataset)
     raw = call(dataset, "dataset")
     loaded = _contents(dataset, raw, before)

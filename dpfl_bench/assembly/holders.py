@@ -9,10 +9,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from dpfl_bench import rng
 from dpfl_bench.checks.errors import ConfigError
 from dpfl_bench.config.settings import Settings
-from dpfl_bench.federation import partition
+from dpfl_bench.federation.parts import counted
 
 
 @dataclass(frozen=True)
@@ -35,16 +34,15 @@ class Holders:
         """
         if settings.privacy.unit != "record" or not settings.private:
             return Holders(None)
-        if settings.dealing == "overlap":
+        if settings.dealing is not None and settings.dealing.parts is not None:
             known = settings.dataset["records"]
             if known is None:
                 raise ConfigError(
                     "dataset.records=null: expected to know how many records there are, for overlapping"
                     " clients share them"
                 )
-            draw = rng.generator(settings.partition["seed"], "partition")
             try:
-                parts = partition.held(known, settings.clients, draw, settings.partition["percent"])
+                parts = settings.dealing.parts(known, settings.clients, settings.partition)
             except ValueError as error:
                 raise ConfigError(str(error)) from None
             return Holders.of(parts, known)
@@ -58,7 +56,7 @@ class Holders:
     @staticmethod
     def of(parts: Sequence[np.ndarray], records: int) -> Holders:
         """Counted from the federation as it was dealt, whatever the partition says of itself."""
-        counts = partition.counted(parts, records)
+        counts = counted(parts, records)
         return Holders(
             min(len(part) for part in parts), counts, tuple(parts) if counts.max(initial=0) > 1 else ()
         )

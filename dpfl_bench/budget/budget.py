@@ -4,6 +4,7 @@ out. No torch, no data.
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -24,7 +25,7 @@ from dpfl_bench.privacy import accounting, calibration
 from dpfl_bench.privacy.cache import cached
 from dpfl_bench.privacy.ledger import Ledger
 from dpfl_bench.privacy.privunit import PrivUnit, equal_split
-from dpfl_bench.privacy.refusals import PrivacyError
+from dpfl_bench.privacy.refusals import OutOfReach, PrivacyError
 from dpfl_bench.privacy.released.clients import Releases
 from dpfl_bench.privacy.released.composition import Companion, Rounds, View
 from dpfl_bench.privacy.released.records import RecordReleases
@@ -280,19 +281,30 @@ class Budget:
             observer: min([math.inf, *self._by_accountant(observer).values()]) for observer in self.observers
         }
 
-    def accountants(self, observer: Observer | None = None) -> dict[str, float]:
-        """Accountant -> eps towards an observer (by default the bounded one): every valid one, and
-        the paper's where it is asked.
+    def accountants(self, observer: Observer | None = None, *, every: bool = False) -> dict[str, float]:
+        """Accountant -> eps towards an observer (by default the bounded one): every valid one that
+        `auto` may ask, and the one that was asked for. With `every` also the valid ones that are
+        asked by name alone, where they can tell.
         """
         observer = observer or self.observer
         found = self._by_accountant(observer)
-        if (
-            self.settings.privacy.accountant == "paper"
-            and observer == self.observer
-            and self.settings.private
-        ):
-            found["paper"] = self.eps
+        if every and self.settings.private:
+            found |= self._by_name_only(observer)
+        asked = self.settings.privacy.accountant
+        if asked != "auto" and asked not in found and observer == self.observer and self.settings.private:
+            found[asked] = self.eps
         return found
+
+    def _by_name_only(self, observer: Observer) -> dict[str, float]:
+        try:
+            seen = view(self.planned, observer) or ()
+        except PrivacyError:
+            return {}
+        eps: dict[str, float] = {}
+        for name in dict.fromkeys(name for c in seen for name in accounting.by_name_only(c)):
+            with contextlib.suppress(OutOfReach):
+                eps[name] = self._kept_eps(seen, name)
+        return eps
 
     def max_rounds(self) -> int | None:
         """The most rounds that eps allows at this noise (of at most LONGEST where cohorts are
@@ -402,12 +414,13 @@ class Budget:
             found = view(self.planned, observer) or ()
         except PrivacyError:
             return {}
-        names = [n for n in accounting.ACCOUNTANTS if any(n in accounting.accountants_for(c) for c in found)]
+        names = dict.fromkeys(name for c in found for name in accounting.accountants_for(c))
         return {name: self._kept_eps(found, name) for name in names}
 
     def _kept_eps(self, found: View, name: str) -> float:
         """Closed forms are faster computed than read; dp_accounting takes a second to import."""
-        asked = {"noise_multiplier": self.noise_multiplier, "delta": self.settings.delta, "accountant": name}
+        asked: dict[str, object] = {"noise_multiplier": self.noise_multiplier, "delta": self.settings.delta}
+        asked |= accounting.question(name)
 
         def answer() -> float:
             return accounting.epsilon(found, self.noise_multiplier, self.settings.delta, name)

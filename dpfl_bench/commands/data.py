@@ -43,14 +43,16 @@ def command(words: list[str]) -> int:
 
 
 def _list(words: list[str]) -> int:
-    examples = ("data list", "data list -cd DIR", "data list --json")
+    examples = ("data list", "data list -cd DIR --own-code", "data list --json")
     parser = arguments.parser("data list", "Which data sets are on this machine.", examples, READ)
     arguments.add_folder(parser)
+    own = "import the loaders that YAML files of your own name, to ask which of their files are here"
+    parser.add_argument("--own-code", action="store_true", help=own)
     arguments.add_json(parser)
     flags = parser.parse_intermixed_args(words)
-    from dpfl_bench.data import sources
+    from dpfl_bench.data import listing
 
-    arguments.answer(sources.entries(flags.config_dir), flags.json, sources.text)
+    arguments.answer(listing.entries(flags.config_dir, flags.own_code), flags.json, listing.text)
     return 0
 
 

@@ -74,7 +74,7 @@ def _plan(settings: Settings, detailed: bool) -> dict[str, Any]:
         "max_rounds": budget.max_rounds(),
         "views": budget.views(),
         "accountants": budget.accountants(),
-        "observers": {o: budget.accountants(o) for o in budget.observers} if detailed else None,
+        "observers": {o: budget.accountants(o, every=True) for o in budget.observers} if detailed else None,
         "spent": _course(budget) if detailed else None,
         "fully_accounted": not settings.leaks if settings.private else None,
         "not_accounted": settings.leaks,

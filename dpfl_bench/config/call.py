@@ -6,9 +6,11 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping
-from typing import Any, get_type_hints
+from typing import Any
 
+from dpfl_bench.checks import declared
 from dpfl_bench.checks.errors import ConfigError
+from dpfl_bench.checks.ranges import check
 from dpfl_bench.config.targets import check_call, target
 from dpfl_bench.config.validate import checked
 
@@ -27,18 +29,11 @@ def call(node: Mapping[str, Any], group: str, **given: Any) -> Any:
             f"{group}.{missing[0]}: expected a value, for {node['_target_']} needs it; add it to the YAML"
             " file"
         )
-    hints = _hints(function)
+    hints = declared.types(function)
     typed = {
         k: checked(f"{group}.{k}", v, hints[k]) if k in node and k in hints else v for k, v in offered.items()
     }
+    for name, allowed in declared.ranges(function).items():
+        if name in node:
+            check(f"{group}.{name}", typed[name], allowed)
     return function(**{k: v for k, v in typed.items() if k in wanted})
-
-
-def _hints(function: Any) -> dict[str, Any]:
-    """The types of its parameters; none where they cannot be resolved (names that only type
-    checkers import).
-    """
-    try:
-        return get_type_hints(function)
-    except NameError:
-        return {}

@@ -38,6 +38,8 @@ UNTOLD_OF_DATASET = {
         " the run is taken"
     ),
     "url": "where the files come from; the same hash",
+    "licence": "for a reader",
+    "address": "for a reader",
     "download": "whether missing files are fetched; the same hash",
     "lr": "a suggestion; the run's own lr is in the id",
     "records": "read before the data are there: by `plan`, and by the refusals of what cannot be dealt",

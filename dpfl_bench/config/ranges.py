@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dpfl_bench.checks.ranges import COUNT, FACTOR, LARGEST_CLIP, LEAST_CLIP, NOT_NEGATIVE, POSITIVE, Range
 from dpfl_bench.machine.device import is_name
+from dpfl_bench.privacy.accountants import table
 
 SETTINGS = {
     "eps": Range(lambda v: v > 0, "eps > 0 (use eps=inf for no privacy)"),
@@ -38,6 +39,7 @@ SETTINGS = {
         for key in ("quantile_lr", "quantile_noise", "norm_noise", "v", "noise_multiplier")
     },
     **{f"privacy.eps{k}": POSITIVE for k in range(3)},
+    "privacy.accountant": Range(lambda v: v in table.names(), " or ".join(table.names())),
     "engine.chunk": COUNT,
     "engine.workers": COUNT,
     "engine.memory": POSITIVE,

@@ -6,6 +6,9 @@ from dataclasses import dataclass, fields
 from typing import Any, Literal
 
 from dpfl_bench.config import identity
+from dpfl_bench.data.source import source_of
+from dpfl_bench.federation import dealing
+from dpfl_bench.federation.dealing import Dealing
 
 
 @dataclass(frozen=True)
@@ -32,7 +35,7 @@ class Privacy:
     calibration: Literal["exact", "formula", "fixed"]
     v: float | None
     noise_multiplier: float | None
-    accountant: Literal["auto", "exact", "pld", "rdp", "basic", "paper"]
+    accountant: str  # one of privacy.accountants.table.names()
 
     @property
     def ratio(self) -> int:
@@ -139,9 +142,9 @@ class Settings:
         return "full" if self.batch_size is None else "fixed"
 
     @property
-    def dealing(self) -> str | None:
-        """Which of our partitions deals the records, under whatever name; None for a user's own."""
-        return dealing(self.partition)
+    def dealing(self) -> Dealing | None:
+        """How the partition deals the records, as its function says; None for a user's own."""
+        return dealing.of(self.partition)
 
     @property
     def overlapping(self) -> bool | None:
@@ -149,7 +152,7 @@ class Settings:
         dealt.
         """
         if self.dealing is not None:
-            return self.dealing == "overlap"
+            return self.dealing.overlapping
         return {"overlapping": True, "disjoint": False}.get(self.partition.get("deals", ""))
 
     @property
@@ -157,13 +160,10 @@ class Settings:
         """Training records of the smallest client at least, as far as the files and the partition
         know; None else.
         """
-        known, ways = self.dataset["records"], self.dealing
-        if self.records is not None or known is None or ways in (None, "natural"):
+        known, says = self.dataset["records"], self.dealing
+        if self.records is not None or known is None or says is None:
             return self.records
-        if ways == "shards":  # shards differ by a record, and a client may get the smaller ones only
-            each = int(self.partition["shards_per_client"])
-            return each * (known // (self.clients * each)) if each > 0 else 0
-        return equal_share(known, self.partition, self.clients)
+        return says.smallest(known, self.clients, self.partition)
 
     @property
     def records_per_client(self) -> int | None:
@@ -230,11 +230,9 @@ def _of_the_data(dataset: dict[str, Any]) -> list[str]:
             "dataset.transform=pca: the mean and the directions of PCA are those of the training records,"
             " without noise"
         )
-    if dataset["_target_"] == "dpfl_bench.data.reddit.load" and dataset.get("vocabulary_from") != "public":
-        found.append(
-            "dataset.vocabulary_from=data: the vocabulary is made of the training posts, whose words were"
-            " counted without noise"
-        )
+    source = source_of(dataset)
+    if source is not None and source.leaks is not None:
+        found += source.leaks(dataset)
     for key, told in (("shape", "how many features there are"), ("classes", "which labels there are")):
         if dataset[key] is None:
             found.append(
@@ -245,19 +243,9 @@ def _of_the_data(dataset: dict[str, Any]) -> list[str]:
 
 
 def equal_share(records: int, partition: dict[str, Any], clients: int) -> int:
-    return (
-        int(records * partition["percent"] / 100) if dealing(partition) == "overlap" else records // clients
-    )
-
-
-def dealing(partition: dict[str, Any]) -> str | None:
-    """The name of our function that `_target_` names; None for any other."""
-    module, _, name = str(partition["_target_"]).rpartition(".")
-    return name if module == PARTITIONS and name in DEALING else None
-
-
-PARTITIONS = "dpfl_bench.federation.partition"
-DEALING = {"iid", "shards", "similarity", "dirichlet", "natural", "overlap"}
+    """A client's records on average, rounded down."""
+    says = dealing.of(partition)
+    return records // clients if says is None else says.mean(records, clients, partition)
 
 
 def _plain(record: Settings | Privacy | Engine | Theory) -> dict[str, Any]:

@@ -80,6 +80,13 @@ def warm_rounds(settings: Settings) -> int:
     return default_warm_rounds(settings.sampled_clients / settings.clients) if given is None else int(given)
 
 
+def ours(node: Mapping[str, Any]) -> bool:
+    """Whether `_target_` names a function or class of this package, which may be imported to look at.
+    Those that conf/ names import no torch.
+    """
+    return str(node["_target_"]).startswith("dpfl_bench.")
+
+
 def target(node: Mapping[str, Any]) -> Any:
     """What `_target_` of a group's file names. Its module is imported; nothing is called."""
     path = str(node["_target_"])

@@ -1,10 +1,11 @@
 """Features in place of records: `dataset.transform`.
 
-| transform | paper | of | gives | privacy |
-|---|---|---|---|---|
-| pca | `dpscaffold` D.1 | flat features, images | (n, dimensions) | fitted on training records, without noise: no eps covers it |
-| scatternet | `pfl`, J=2 and L=8 | images (n, c, h, w) | (n, 81 c, h // 4, w // 4) | none spent: fixed wavelets |
-| resnet18 | `normalized` appendix H | colour images | (n, 512) | none spent: weights of ImageNet |
+pca: `dpscaffold` D.1. Flat features or images become (n, dimensions). The directions are fitted on
+training records, without noise: no eps covers them.
+scatternet: `pfl`, J=2 and L=8. Images (n, c, h, w) become (n, 81 c, h // 4, w // 4). No privacy is
+spent: the wavelets are fixed.
+resnet18: `normalized` appendix H. Colour images become (n, 512). No privacy is spent: the weights are
+those of ImageNet.
 
 The last two take minutes (a thousand images: ten seconds and a minute on two cores), so they are
 computed once and kept in `folder()`.

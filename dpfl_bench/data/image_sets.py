@@ -33,8 +33,13 @@ class ImageSet(NamedTuple):
         return " ".join([self.source, *self.split.values()])
 
     @property
+    def read(self) -> list[str]:
+        """The files that hold its records."""
+        return [file for part in (*self.train, *self.test) for file in part]
+
+    @property
     def files(self) -> list[str]:
-        return [file for part in (*self.train, *self.test, self.beside) for file in part]
+        return [*self.read, *self.beside]
 
 
 def _idx(
@@ -83,3 +88,9 @@ SETS = {
     "EMNIST_balanced": _emnist("balanced", (112800, 18800)),
     "EMNIST_bymerge": _emnist("bymerge", (697932, 116323)),
 }
+
+
+def find(name: object) -> ImageSet | None:
+    """The set of this name, in any case, with or without underscores."""
+    sets = {title.replace("_", "").lower(): kind for title, kind in SETS.items()}
+    return sets.get(str(name).replace("_", "").lower())

@@ -30,7 +30,7 @@ class Indices:
 
     @property
     def parts(self) -> list[np.ndarray]:
-        """As the partition dealt them: places among the records that are left. `partition.digest`
+        """As the partition dealt them: places among the records that are left. `parts.digest`
         of these is the hash in result.json.
         """
         left = np.ones(self.records, bool)

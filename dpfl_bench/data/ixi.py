@@ -19,12 +19,15 @@ from __future__ import annotations
 import re
 import zlib
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 
+from dpfl_bench.checks.ranges import COUNT
+from dpfl_bench.data import source as sources
 from dpfl_bench.data.records import DataError, Records
 from dpfl_bench.data.root import data_root
+from dpfl_bench.data.source import Dataset, Presence, Source
 
 SHAPE = (48, 60, 48)
 PERCENTILES = (1, 99)
@@ -38,7 +41,31 @@ _STEPS = (
 )
 
 
-def load(*, root: str | None, owners: int | None, normalise: Normalise, expected: int) -> Records:
+def _folder(root: str | None) -> Path:
+    return data_root(root) / "IXI" / "IXI_sample"
+
+
+def _presence(dataset: Dataset) -> Presence:
+    folder = _folder(dataset.get("root"))
+    subjects = [path for path in sorted(folder.glob("IXI*")) if path.is_dir()]
+    parts = {
+        subject / part: sorted((subject / part).glob("*.nii*"))
+        for subject in subjects
+        for part in ("T1", "label")
+    }
+    missing = tuple(f"{part.relative_to(folder)}/*.nii.gz" for part, files in parts.items() if not files)
+    there = sources.existing([file for files in parts.values() for file in files])
+    return Presence(
+        folder, there, missing, sources.too_few(len(subjects), dataset.get("expected"), "subjects")
+    )
+
+
+SOURCE = Source(how="by hand, after an agreement", presence=_presence)
+
+
+def load(
+    *, root: str | None, owners: Annotated[int | None, COUNT], normalise: Normalise, expected: int
+) -> Records:
     """Volumes (n, 1, 48, 60, 48) float32 and masks (n, 48, 60, 48) uint8, in the order of the
     subjects' names.
 
@@ -46,7 +73,7 @@ def load(*, root: str | None, owners: int | None, normalise: Normalise, expected
     which those present are numbered (Guys, HH, IOP); with `owners`, subjects are dealt to that many
     owners in turn instead.
     """
-    folder = data_root(root) / "IXI" / "IXI_sample"
+    folder = _folder(root)
     subjects = _subjects(folder)
     x, y = np.empty((len(subjects), 1, *SHAPE), np.float32), np.empty((len(subjects), *SHAPE), np.uint8)
     for index, subject in enumerate(subjects):

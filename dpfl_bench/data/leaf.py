@@ -15,8 +15,10 @@ from typing import Any
 
 import numpy as np
 
+from dpfl_bench.data import source as sources
 from dpfl_bench.data.records import DataError, Records
 from dpfl_bench.data.root import data_root
+from dpfl_bench.data.source import Dataset, Presence, Source
 from dpfl_bench.rng import generator
 
 Arrays = tuple[np.ndarray, np.ndarray]  # x and y, a row for each record
@@ -84,6 +86,35 @@ class _Part:
 
     def take(self, keep: np.ndarray) -> _Part:
         return _Part(self.x[keep], self.y[keep], self.owners[keep], self.samples)
+
+
+def source(
+    name: str,
+    samples: int,
+    numbers: int,
+    how: str = "by LEAF's scripts",
+    beside: Callable[[Dataset, Path], Path] | None = None,
+    leaks: Callable[[Dataset], list[str]] | None = None,
+) -> Source:
+    """Of a data set whose whole has this many samples.
+
+    numbers: pixels, characters or tokens of one sample, which take a byte each at least. beside: a
+    further file that `load` reads, by the YAML file's keys and the data's folder.
+    """
+
+    def presence(dataset: Dataset) -> Presence:
+        folder = data_root(dataset.get("root")) / name / "data"
+        parts = {f"{part}/*.json": sorted((folder / part).glob("*.json")) for part in ("train", "test")}
+        if beside is not None:
+            file = beside(dataset, folder)
+            parts[file.name] = [file] if file.is_file() else []
+        there = sources.existing([file for files in parts.values() for file in files])
+        missing = tuple(pattern for pattern, files in parts.items() if not files)
+        return Presence(
+            folder, there, missing, () if missing else sources.too_small(there, samples * numbers)
+        )
+
+    return Source(how=how, presence=presence, leaks=leaks)
 
 
 def read(kind: Kind, root: str | None, fraction: float, seed: int) -> Records:

@@ -6,9 +6,11 @@ from pathlib import Path
 
 import numpy as np
 
+from dpfl_bench.data import source as sources
 from dpfl_bench.data.download import fetch, file_checksum
 from dpfl_bench.data.records import DataError, Records
 from dpfl_bench.data.root import data_root, fetch_command
+from dpfl_bench.data.source import FETCH, Dataset, Presence, Source
 
 
 def load(
@@ -95,3 +97,56 @@ def _read(files: list[Path], features: int | None) -> tuple[list[np.ndarray], li
         )
     labels = [np.searchsorted(values, y).astype(np.int64) for y in parts[1::2]]
     return [x.toarray() for x in parts[0::2]], labels, len(values)
+
+
+# what is known without loading
+
+
+def _files(dataset: Dataset) -> list[Path]:
+    """The training file, and the test file where there is one."""
+    folder, name = data_root(dataset.get("root")) / "libsvm", dataset.get("name")
+    files = [(dataset.get("path"), folder / f"{name}")]
+    if dataset.get("test_path") or dataset.get("test_url"):
+        files.append((dataset.get("test_path"), folder / f"{name}.t"))
+    return list(dict.fromkeys(Path(path).expanduser() if path else default for path, default in files))
+
+
+def _presence(dataset: Dataset) -> Presence:
+    files = _files(dataset)
+    missing = tuple(str(file) for file in files if not file.is_file())
+    return Presence(files[0].parent, sources.existing(files), missing)
+
+
+def _read_files(dataset: Dataset) -> dict[str, Path]:
+    return dict(zip(("training file", "test file"), _files(dataset), strict=False))
+
+
+def _checksums(dataset: Dataset) -> dict[Path, str | None]:
+    keys = ("sha256", "test_sha256") if dataset.get("verify") else ()
+    sums = [dataset.get(key) for key in keys] or [None, None]
+    return dict(zip(_files(dataset), sums, strict=False))
+
+
+def _downloads(dataset: Dataset) -> bool:
+    return bool(dataset.get("url")) and not dataset.get("path")
+
+
+def _offline(dataset: Dataset) -> Dataset:
+    """`load` has no key against downloading, so what is missing is refused here."""
+    missing = _presence(dataset).missing
+    if missing and dataset.get("url"):
+        name = str(dataset["name"])
+        steps = remedy(name, data_root(dataset.get("root")), bool(dataset.get("test_url")))
+        raise DataError(f"{name}: no file {', '.join(missing)}: {steps}")
+    return dataset
+
+
+SOURCE = Source(
+    how=lambda dataset: FETCH if dataset.get("url") else "your own file",
+    presence=_presence,
+    files=_read_files,
+    checksums=_checksums,
+    downloads=_downloads,
+    remedy=lambda dataset: "put it there, or set dataset.path, dataset.root or DPFL_DATA_DIR",
+    offline=_offline,
+)

@@ -14,12 +14,15 @@ import re
 import struct
 from collections import defaultdict
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
+from dpfl_bench.checks.ranges import COUNT
+from dpfl_bench.data import source as sources
 from dpfl_bench.data.records import DataError, Records
 from dpfl_bench.data.root import data_root
+from dpfl_bench.data.source import Dataset, Presence, Source
 
 SIZE = 224
 THRESHOLD = 1  # grey levels above the camera's black
@@ -42,6 +45,29 @@ _STEPS = (
 )
 
 
+def _images(folder: Path) -> list[Path]:
+    """In any folder below, but for hidden files."""
+    files = sorted(folder.rglob("*"))
+    return [path for path in files if path.suffix.lower() in SUFFIXES and path.name[0] != "."]
+
+
+def _tables(folder: Path) -> list[Path]:
+    """labels.csv where it is there, else the original tables."""
+    own = folder / "labels.csv"
+    return [own] if own.is_file() else sorted(folder.rglob("Annotation_Base*.csv"))
+
+
+def _presence(dataset: Dataset) -> Presence:
+    folder = data_root(dataset.get("root")) / "Messidor"
+    images, tables = _images(folder), _tables(folder)
+    there = sources.existing([*images, *tables])
+    fewer = sources.too_few(len(images), dataset.get("expected"), "images")
+    return Presence(folder, there, () if tables else ("labels.csv",), fewer)
+
+
+SOURCE = Source(how="by hand, after an agreement", presence=_presence)
+
+
 class Row(NamedTuple):
     """One image as the tables have it; `line` says where."""
 
@@ -51,7 +77,7 @@ class Row(NamedTuple):
     line: str
 
 
-def load(*, root: str | None, owners: int | None, expected: int) -> Records:
+def load(*, root: str | None, owners: Annotated[int | None, COUNT], expected: int) -> Records:
     """Images (n, 3, 224, 224) uint8 and labels 0 or 1, in the order of hospitals and names.
 
     Read from ROOT/Messidor: labels.csv, else Annotation_Base*.csv, and the images in any folder
@@ -120,8 +146,7 @@ def _rows(folder: Path) -> list[Row]:
     """What the tables say, or a DataError that says which are expected."""
     if not folder.is_dir():
         raise DataError(f"messidor: {folder} is not there: {_STEPS}")
-    own = folder / "labels.csv"
-    tables = [own] if own.is_file() else sorted(folder.rglob("Annotation_Base*.csv"))
+    tables = _tables(folder)
     if not tables:
         sheet = next(folder.rglob("Annotation_Base*.xls*"), None)
         problem, steps = (
@@ -175,9 +200,7 @@ def _files(folder: Path, rows: list[Row]) -> list[Path]:
     """Each row's image; a folder of which some images are listed must have all of its images
     listed.
     """
-    images = [
-        path for path in sorted(folder.rglob("*")) if path.suffix.lower() in SUFFIXES and path.name[0] != "."
-    ]
+    images = _images(folder)
     named: dict[str, list[Path]] = defaultdict(list)
     for path in images:
         for name in {path.name, path.relative_to(folder).as_posix()}:

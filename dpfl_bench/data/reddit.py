@@ -6,17 +6,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
+from dpfl_bench.checks.ranges import COUNT, FRACTION
 from dpfl_bench.data import leaf, pickled
 from dpfl_bench.data.records import DataError, Records
-from dpfl_bench.data.root import data_root, vocabulary_file
-from dpfl_bench.problems.tasks import IGNORED
+from dpfl_bench.data.root import data_root
+from dpfl_bench.data.source import Dataset
 from dpfl_bench.rng import generator
 
 LENGTH = 10
+_POSTS = 56_587_343
 _STEPS = (
     "download the data named in https://github.com/TalwalkarLab/leaf/tree/master/data/reddit and put its"
     " train and test in {folder}"
@@ -26,6 +28,33 @@ _VOCABULARY = (
     " dataset.vocabulary"
 )
 _PICKLES = (".pck", ".pkl", ".pickle")
+
+
+def vocabulary_file(vocabulary: str | None, folder: Path) -> Path:
+    """Where the user says, else as JSON or as LEAF's script leaves it in the data's folder."""
+    if vocabulary:
+        return Path(vocabulary).expanduser()
+    as_json, by_script = folder / "reddit_vocab.json", folder / "reddit_vocab.pck"
+    return by_script if by_script.is_file() and not as_json.is_file() else as_json
+
+
+def _leaks(dataset: Dataset) -> list[str]:
+    if dataset.get("vocabulary_from") == "public":
+        return []
+    return [
+        "dataset.vocabulary_from=data: the vocabulary is made of the training posts, whose words were"
+        " counted without noise"
+    ]
+
+
+SOURCE = leaf.source(
+    "reddit",
+    _POSTS,
+    LENGTH,
+    "by hand, from LEAF",
+    beside=lambda dataset, folder: vocabulary_file(dataset.get("vocabulary"), folder),
+    leaks=_leaks,
+)
 
 
 @dataclass(frozen=True)
@@ -42,8 +71,8 @@ def load(
     vocabulary: str | None,
     classes: int,
     unknown: int,
-    clients: int | None,
-    fraction: float,
+    clients: Annotated[int | None, COUNT],
+    fraction: Annotated[float, FRACTION],
     seed: int,
 ) -> Records:
     """Token ids (n, 10) and, for each of the 10 positions, the id of the token that follows (n,
@@ -71,7 +100,7 @@ def load(
         _STEPS,
         convert,
         words.size,
-        56_587_343,
+        _POSTS,
         1_660_820,
         "next_token",
         over_all_parts=True,
@@ -83,6 +112,7 @@ def load(
 
 def _converter(words: _Vocabulary) -> leaf.Convert:
     """What turns a user's posts into sequences of ids."""
+    from dpfl_bench.problems.tasks import IGNORED  # with torch
 
     def convert(x: list[Any], y: list[Any]) -> leaf.Arrays:
         inputs, targets = [], []
@@ -92,10 +122,10 @@ def _converter(words: _Vocabulary) -> leaf.Convert:
                 raise ValueError("expected posts x with as many sequences of y's target_tokens")
             inputs += post
             targets += follows
-        made = [_ids(sequences, words) for sequences in (inputs, targets)]
-        made[1][made[1] == words.pad] = IGNORED
-        real = (made[1] != IGNORED).any(axis=1)
-        return made[0][real], made[1][real]
+        ids, next_ids = (_ids(sequences, words) for sequences in (inputs, targets))
+        next_ids[next_ids == words.pad] = IGNORED
+        real = (next_ids != IGNORED).any(axis=1)
+        return ids[real], next_ids[real]
 
     return convert
 

@@ -17,20 +17,6 @@ def data_root(root: str | None) -> Path:
     return Path(platformdirs.user_cache_dir("dpfl-bench")) / "data"
 
 
-def vocabulary_file(vocabulary: str | None, folder: Path) -> Path:
-    """Reddit's: where the user says, else as JSON or as LEAF's script leaves it in the data's
-    folder.
-    """
-    if vocabulary:
-        return Path(vocabulary).expanduser()
-    left = folder / "reddit_vocab.pck"
-    return (
-        left
-        if left.is_file() and not (folder / "reddit_vocab.json").is_file()
-        else folder / "reddit_vocab.json"
-    )
-
-
 def fetch_command(name: str, root: Path) -> str:
     """What a user types to download a data set to `root`."""
     return shlex.join(["dpfl-bench", "data", "fetch", name, f"dataset.root={root}"])

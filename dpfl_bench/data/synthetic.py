@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Annotated
 
 import numpy as np
 
+from dpfl_bench.checks.ranges import CHANCE, COUNT, NOT_NEGATIVE
 from dpfl_bench.data.records import Records, Scaling
+from dpfl_bench.data.source import Source, no_files
 from dpfl_bench.rng import generator
+
+SOURCE = Source("generated", no_files, generated=True)
+Count = Annotated[int, COUNT]
 
 
 def logistic(
     *,
-    clients: int,
-    records_per_client: int,
-    dimension: int,
+    clients: Count,
+    records_per_client: Count,
+    dimension: Count,
     classes: int,
-    alpha: float,
-    beta: float,
-    flip: float,
+    alpha: Annotated[float, NOT_NEGATIVE],
+    beta: Annotated[float, NOT_NEGATIVE],
+    flip: Annotated[float, CHANCE],
     seed: int,
 ) -> Records:
     """Heterogeneous logistic data: dpscaffold, appendix D.2 (after Li et al. 2020).
@@ -38,11 +44,13 @@ def logistic(
         flipped = rng.random(records_per_client) < flip
         other = (truth + rng.integers(1, classes, records_per_client)) % classes
         y[client] = np.where(flipped, other, truth)
-    made = _natural(x, y, classes, f"generated: dpscaffold D.2, alpha {alpha:g}, beta {beta:g}, seed {seed}")
+    records = _natural(
+        x, y, classes, f"generated: dpscaffold D.2, alpha {alpha:g}, beta {beta:g}, seed {seed}"
+    )
     spread = (
         1 + beta + _deviations(dimension) ** 2
     ) ** 0.5  # B_i, v_i and x add their variances; alpha is of the labels alone
-    return replace(made, law=Scaling(np.zeros(dimension), spread))
+    return replace(records, law=Scaling(np.zeros(dimension), spread))
 
 
 def _deviations(dimension: int) -> np.ndarray:
@@ -62,7 +70,7 @@ def _ground_truth(
     return x, (x @ weights + bias).argmax(axis=1)
 
 
-def linear(*, clients: int, dimension: int, seed: int) -> Records:
+def linear(*, clients: Count, dimension: Count, seed: int) -> Records:
     """Linear regression without noise, one record a client: fedexp, appendix G.1.
 
     x_i ~ N(m_i, I), the entries of m_i ~ N(u_i, 1), the scalar u_i ~ N(0, variance .1); y_i = x_i'
@@ -77,7 +85,7 @@ def linear(*, clients: int, dimension: int, seed: int) -> Records:
     return _natural(x, x @ target, 0, f"generated: fedexp G.1, seed {seed}")
 
 
-def quadratics(*, clients: int, dimension: int, rank: int, seed: int) -> Records:
+def quadratics(*, clients: Count, dimension: Count, rank: Count, seed: int) -> Records:
     """The quadratics of normalized, appendix F, as least squares with `rank` records a client.
 
     f_i(w) = 1/2 (w - w_i*)' A_i A_i' (w - w_i*), with A_i (dimension, rank) of entries N(0,

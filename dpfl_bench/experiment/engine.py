@@ -20,7 +20,7 @@ from dpfl_bench.federation.round_player import RoundPlayer
 from dpfl_bench.federation.state import TrainingState
 from dpfl_bench.federation.workers import Workers
 from dpfl_bench.machine import device
-from dpfl_bench.problems.linear import LinearProblem
+from dpfl_bench.problems.linear_problem import LinearProblem
 from dpfl_bench.problems.problem import Problem
 
 CACHE_NUMBERS = (

@@ -14,7 +14,7 @@ from dpfl_bench.config.settings import Settings
 from dpfl_bench.federation.clients import Federation
 from dpfl_bench.machine import device
 from dpfl_bench.problems import optimum
-from dpfl_bench.problems.linear import LinearProblem
+from dpfl_bench.problems.linear_problem import LinearProblem
 from dpfl_bench.problems.problem import Problem
 
 

@@ -1,54 +1,93 @@
 """How training records are dealt to clients.
 
-Every function returns one array of record indices (int64, sorted) for each client, none empty;
-disjoint, but for `overlap`.
+Every function returns one array of record indices (int64, sorted) for each client, none empty. They
+are disjoint, but for `overlap`. labels: (n,), or (n, length) where a record has several. owners: (n,)
+the natural client of each record, None where there is none.
+
+`@deals` says what is known before any record is there, and `Annotated` gives the range of a
+parameter. A dry run reads both, so numpy is imported where records are dealt.
 """
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Sequence
-
-import numpy as np
+from functools import lru_cache
+from typing import TYPE_CHECKING, Annotated
 
 from dpfl_bench.checks import ranges
+from dpfl_bench.checks.ranges import ALPHA, COUNT, OVERLAP, SIMILARITY
 from dpfl_bench.federation import shares
+from dpfl_bench.federation.dealing import Node, deals
 
-Parts = list[np.ndarray]
+if TYPE_CHECKING:
+    import numpy as np
+
+    from dpfl_bench.federation.parts import Parts
 
 
+@deals()
 def iid(labels: np.ndarray, owners: np.ndarray | None, clients: int, rng: np.random.Generator) -> Parts:
     """All records at random, in equal shares (sizes differ by at most 1)."""
+    import numpy as np
+
     shares.enough(len(labels), clients)
     return [np.sort(part) for part in np.array_split(rng.permutation(len(labels)), clients)]
 
 
+# shards
+
+
+def _enough_for_shards(records: int, clients: int, node: Node) -> None:
+    shares.enough(records, clients, node["shards_per_client"])
+
+
+def _smallest_shards(records: int, clients: int, node: Node) -> int:
+    """Shards differ by a record, and a client may get the smaller ones only."""
+    each = int(node["shards_per_client"])
+    return each * (records // (clients * each)) if each > 0 else 0
+
+
+def _drawn_shards(records: int, clients: int, node: Node) -> int:
+    return _by_seed(records, clients, node["shards_per_client"], node["seed"])
+
+
+@lru_cache(maxsize=1000)
+def _by_seed(records: int, clients: int, shards_per_client: int, seed: int) -> int:
+    from dpfl_bench.rng import generator
+
+    return smallest_by_shards(records, clients, generator(seed, "partition"), shards_per_client)
+
+
+@deals(check=_enough_for_shards, smallest=_smallest_shards, drawn=_drawn_shards, by_class=True)
 def shards(
     labels: np.ndarray,
     owners: np.ndarray | None,
     clients: int,
     rng: np.random.Generator,
-    shards_per_client: int,
+    shards_per_client: Annotated[int, COUNT],
 ) -> Parts:
     """Sorted by label, cut into equal shards, and `shards_per_client` of them dealt to each client
     at random.
 
     normalized, appendix H, uses 5. A shard that spans a border between classes holds both.
     """
+    import numpy as np
+
+    from dpfl_bench.federation.parts import by_label
+
     _classes(labels, "shards")
-    ranges.check("partition.shards_per_client", shards_per_client, ranges.COUNT)
+    ranges.check("partition.shards_per_client", shards_per_client, COUNT)
     shares.enough(len(labels), clients, shards_per_client)
     order, hands = _hands(len(labels), clients, rng, shards_per_client)
-    pieces = np.array_split(_by_label(order, labels), clients * shards_per_client)
+    pieces = np.array_split(by_label(order, labels), clients * shards_per_client)
     return [np.sort(np.concatenate([pieces[shard] for shard in hand])) for hand in hands]
 
 
 def smallest_by_shards(records: int, clients: int, rng: np.random.Generator, shards_per_client: int) -> int:
-    """How many of so many records `shards` deals to the smallest client; their labels do not
-    matter.
-    """
+    """How many of so many records `shards` deals to the smallest client. Their labels do not matter."""
+    from dpfl_bench.federation.parts import equal_sizes
+
     hands = _hands(records, clients, rng, shards_per_client)[1]
-    return int(_equal_sizes(records, clients * shards_per_client)[hands].sum(axis=1).min())
+    return int(equal_sizes(records, clients * shards_per_client)[hands].sum(axis=1).min())
 
 
 def _hands(
@@ -61,25 +100,39 @@ def _hands(
     return order, rng.permutation(clients * shards_per_client).reshape(clients, shards_per_client)
 
 
+@deals(by_class=True)
 def similarity(
-    labels: np.ndarray, owners: np.ndarray | None, clients: int, rng: np.random.Generator, percent: float
+    labels: np.ndarray,
+    owners: np.ndarray | None,
+    clients: int,
+    rng: np.random.Generator,
+    percent: Annotated[float, SIMILARITY],
 ) -> Parts:
     """`percent` % of each client's records at random, the rest contiguous in label order (SCAFFOLD,
     dpscaffold).
     """
+    import numpy as np
+
+    from dpfl_bench.federation.parts import by_label, equal_sizes
+
     _classes(labels, "similarity")
-    ranges.check("partition.percent", percent, ranges.SIMILARITY)
+    ranges.check("partition.percent", percent, SIMILARITY)
     shares.enough(len(labels), clients)
     order = rng.permutation(len(labels))
-    sizes = _equal_sizes(len(labels), clients)
+    sizes = equal_sizes(len(labels), clients)
     random = np.floor(sizes * percent / 100 + 0.5).astype(np.int64)
     alike = np.split(order[: random.sum()], np.cumsum(random)[:-1])
-    skewed = np.split(_by_label(order[random.sum() :], labels), np.cumsum(sizes - random)[:-1])
+    skewed = np.split(by_label(order[random.sum() :], labels), np.cumsum(sizes - random)[:-1])
     return [np.sort(np.concatenate(pair)) for pair in zip(alike, skewed, strict=True)]
 
 
+@deals(by_class=True)
 def dirichlet(
-    labels: np.ndarray, owners: np.ndarray | None, clients: int, rng: np.random.Generator, alpha: float
+    labels: np.ndarray,
+    owners: np.ndarray | None,
+    clients: int,
+    rng: np.random.Generator,
+    alpha: Annotated[float, ALPHA],
 ) -> Parts:
     """Equal shares (sizes differ by at most 1), each client's classes drawn from its own symmetric
     Dirichlet(alpha).
@@ -88,23 +141,49 @@ def dirichlet(
     ones in proportion. Every class has concentration `alpha` (in Hsu et al.'s notation Dir(alpha p)
     with p = 1, not 1/classes).
     """
+    import numpy as np
+
+    from dpfl_bench.federation.parts import by_label, drawn_by_class, equal_sizes
+
     _classes(labels, "dirichlet")
-    ranges.check("partition.alpha", alpha, ranges.ALPHA)
+    ranges.check("partition.alpha", alpha, ALPHA)
     shares.enough(len(labels), clients)
     values, stock = np.unique(labels, return_counts=True)
-    order = _by_label(rng.permutation(len(labels)), labels)
+    order = by_label(rng.permutation(len(labels)), labels)
     begin = np.cumsum(stock) - stock
     parts: Parts = []
-    for size in _equal_sizes(len(labels), clients):
-        take = _draw(size, rng.dirichlet(np.full(len(values), alpha)), stock, rng)
+    for size in equal_sizes(len(labels), clients):
+        take = drawn_by_class(size, rng.dirichlet(np.full(len(values), alpha)), stock, rng)
         pieces = [order[first : first + count] for first, count in zip(begin, take, strict=True)]
         parts.append(np.sort(np.concatenate(pieces)))
         begin, stock = begin + take, stock - take
     return parts
 
 
+# overlap
+
+
+def _enough_to_overlap(records: int, clients: int, node: Node) -> None:
+    shares.overlapping(records, node["percent"])
+
+
+def _share(records: int, clients: int, node: Node) -> int:
+    return int(records * node["percent"] / 100)
+
+
+def _foreseen(records: int, clients: int, node: Node) -> Parts:
+    from dpfl_bench.rng import generator
+
+    return overlap_of(records, clients, generator(node["seed"], "partition"), node["percent"])
+
+
+@deals(check=_enough_to_overlap, smallest=_share, mean=_share, parts=_foreseen)
 def overlap(
-    labels: np.ndarray, owners: np.ndarray | None, clients: int, rng: np.random.Generator, percent: float
+    labels: np.ndarray,
+    owners: np.ndarray | None,
+    clients: int,
+    rng: np.random.Generator,
+    percent: Annotated[float, OVERLAP],
 ) -> Parts:
     """Each client draws `percent` % of all records for itself, so a record may sit in several
     clients or in none (`pfl`).
@@ -112,82 +191,38 @@ def overlap(
     It depends on the number of records alone, so the accountant can ask how many clients hold one
     before any data loads.
     """
-    return held(len(labels), clients, rng, percent)
+    return overlap_of(len(labels), clients, rng, percent)
 
 
-def held(records: int, clients: int, rng: np.random.Generator, percent: float) -> Parts:
+def overlap_of(records: int, clients: int, rng: np.random.Generator, percent: float) -> Parts:
     """`overlap` of so many records."""
+    import numpy as np
+
     size = shares.overlapping(records, percent)
     return [np.sort(rng.choice(records, size, replace=False)) for _ in range(clients)]
 
 
+# natural
+
+
+def _no_check(records: int, clients: int, node: Node) -> None:
+    """How many natural clients there are does not follow from the number of records."""
+
+
+def _not_known(records: int, clients: int, node: Node) -> None:
+    """Natural clients have as many records as they have."""
+
+
+@deals(check=_no_check, smallest=_not_known, natural=True)
 def natural(labels: np.ndarray, owners: np.ndarray | None, clients: int, rng: np.random.Generator) -> Parts:
     """Each client keeps its own records."""
+    import numpy as np
+
+    from dpfl_bench.federation.parts import by_owner
+
     owned = np.empty(0, np.int64) if owners is None else owners
     shares.natural(len(np.unique(owned)), clients)
     return by_owner(owned)
-
-
-def by_owner(owners: np.ndarray) -> Parts:
-    """The records of owner 0, of owner 1, ..."""
-    order = np.argsort(owners, kind="stable")
-    return np.split(order, np.flatnonzero(np.diff(owners[order])) + 1)
-
-
-def counted(parts: Sequence[np.ndarray], records: int) -> np.ndarray:
-    """How many clients hold each of so many records, (records,). Raises ValueError for parts that
-    no partition may deal.
-    """
-    for client, part in enumerate(parts):
-        if (
-            part.ndim != 1
-            or part.dtype.kind not in "iu"
-            or (len(part) and not 0 <= int(part.min()) <= int(part.max()) < records)
-        ):
-            raise ValueError(
-                f"client {client}: expected one row of whole numbers in 0..{records - 1}; correct the"
-                " partition"
-            )
-        own = np.sort(part)
-        twice = own[1:][own[1:] == own[:-1]]
-        if len(twice):
-            raise ValueError(
-                f"client {client} holds record {twice[0]} more than once: expected each record once in a"
-                " client, for what bounds the part of one would not bound it; correct the partition"
-            )
-    return (
-        np.bincount(np.concatenate(parts), minlength=records) if len(parts) else np.zeros(records, np.int64)
-    )
-
-
-def digest(parts: Parts) -> str:
-    """16 hex digits that name a partition: sha256 over the sizes and the indices."""
-    sizes = np.array([len(part) for part in parts])
-    content = np.concatenate([sizes, *parts]).astype("<i8")
-    return hashlib.sha256(content.tobytes()).hexdigest()[:16]
-
-
-def _draw(size: int, share: np.ndarray, stock: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """How many records of each class: `size` draws from `share`, at most `stock` each, the excess
-    drawn again.
-    """
-    take = np.zeros_like(stock)
-    while (need := size - take.sum()) > 0:
-        left = take < stock
-        mass = np.where(left, share, 0.0)
-        if mass.sum() <= 0:  # a small alpha leaves exactly nothing for the classes that remain
-            mass = left.astype(float)
-        take = np.minimum(take + rng.multinomial(need, mass / mass.sum()), stock)
-    return take
-
-
-def _by_label(indices: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    """The indices in label order; equal labels keep the order of `indices`."""
-    return indices[np.argsort(labels[indices], kind="stable")]
-
-
-def _equal_sizes(records: int, clients: int) -> np.ndarray:
-    return records // clients + (np.arange(clients) < records % clients)
 
 
 def _classes(labels: np.ndarray, name: str) -> None:

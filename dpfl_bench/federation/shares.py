@@ -1,11 +1,12 @@
-"""What a partition asks of the records that it is to deal: of the numbers in the data set's file
-before any load, then of their own.
+"""Preconditions of a partition. They are checked on the YAML file's counts before any load, and again
+on the records.
 """
 
 from __future__ import annotations
 
 
 def enough(records: int, clients: int, shards_per_client: int = 1) -> None:
+    """At least one record for each client, or for each of its shards."""
     if clients < 1:
         raise ValueError(f"clients={clients}: expected at least 1")
     if records < clients * shards_per_client:
@@ -26,15 +27,15 @@ def overlapping(records: int, percent: float) -> int:
     return size
 
 
-def natural(found: int, clients: int) -> None:
+def natural(owners: int, clients: int) -> None:
     """As many clients as the data set has of its own."""
-    if found == 0:
+    if owners == 0:
         raise ValueError(
             "partition=natural: this data set has no natural clients: use partition=iid, shards or dirichlet"
         )
-    if found != clients:
-        remedy = f"set clients={found} (or dataset.clients={clients} where the data are generated)"
-        raise ValueError(f"clients={clients}: this data set has {found} natural clients: {remedy}")
+    if owners != clients:
+        remedy = f"set clients={owners} (or dataset.clients={clients} where the data are generated)"
+        raise ValueError(f"clients={clients}: this data set has {owners} natural clients: {remedy}")
 
 
 def classes(labelled: bool, name: str) -> None:

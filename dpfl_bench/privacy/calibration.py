@@ -11,10 +11,11 @@ import dataclasses
 import math
 from collections.abc import Callable
 
-from dpfl_bench.privacy.accounting import accountants_for, candidates, epsilon, one
+from dpfl_bench.privacy import accounting, refusals
+from dpfl_bench.privacy.accountants import table
+from dpfl_bench.privacy.accounting import accountants_for, at_most, candidates, epsilon
 from dpfl_bench.privacy.cache import cached, forget
 from dpfl_bench.privacy.divergences.gaussian import mu_for
-from dpfl_bench.privacy.refusals import PrivacyError
 from dpfl_bench.privacy.released.clients import Releases
 from dpfl_bench.privacy.released.composition import Composition, View
 from dpfl_bench.privacy.released.records import RecordReleases
@@ -34,34 +35,28 @@ def calibrate(
     """The noise multiplier with .999 eps < epsilon <= eps towards `observer`; 0 if eps is inf."""
     compositions = view(releases, observer)
     if compositions is None:
-        raise PrivacyError(
-            f"observer={observer}: trusted under trust=central, no noise bounds it (use observer=third_party"
-            " or trust=secagg)"
-        )
+        raise refusals.trusted_observer(observer)
     if not eps > 0:
-        raise PrivacyError(f"eps={eps}: expected eps > 0 (use eps=inf for no privacy)")
+        raise refusals.eps_out_of_range(eps)
     pairs = candidates(compositions, accountant)
     epsilon(compositions, 0.0, delta, accountant)  # checks delta before anything is searched
     if eps == math.inf or any(c.times == 0 for c in compositions):
         return 0.0
-    if all(name == "exact" for _, name in pairs):  # solved faster than read
+    if all(table.named(name).instant for _, name in pairs):  # solved faster than read
         return _solve(pairs, eps, delta)
     question: dict[str, object] = {
         "kind": type(releases).__name__,
         "releases": dataclasses.asdict(releases),
         "observer": observer,
     }
-    question |= {"accountant": accountant, "eps": eps, "delta": delta}
+    question |= {**accounting.question(accountant), "eps": eps, "delta": delta}
     noise = cached(question, lambda: _solve(pairs, eps, delta))
     if not _ALMOST * eps <= _spent(pairs, noise, delta) <= eps:  # the entry is forged, or of other code
         forget(question)
         noise = cached(question, lambda: _solve(pairs, eps, delta))
     spent = _spent(pairs, noise, delta)
     if spent > eps:
-        raise PrivacyError(
-            f"noise_multiplier={noise:.6g}: expected to spend at most eps={eps:g}, it spends {spent:.6g}"
-            " (report this)"
-        )
+        raise refusals.overspent(noise, eps, spent)
     return noise
 
 
@@ -69,7 +64,7 @@ def _spent(pairs: list[tuple[Composition, str]], noise: float, delta: float) -> 
     """Computed afresh: the run prints this eps too, and the accountants remember what they were
     asked last.
     """
-    return min(one(composition, noise, delta, name) for composition, name in pairs)
+    return min(at_most(composition, noise, delta, name) for composition, name in pairs)
 
 
 def _solve(pairs: list[tuple[Composition, str]], eps: float, delta: float) -> float:
@@ -78,17 +73,14 @@ def _solve(pairs: list[tuple[Composition, str]], eps: float, delta: float) -> fl
     """
     least, winner = math.inf, pairs[0]
     for composition, name in pairs:
-        if least < math.inf and one(composition, least, delta, name) > eps:
+        if least < math.inf and at_most(composition, least, delta, name) > eps:
             continue  # eps falls with the noise, so this pair cannot do with less
         noise = _least_noise(composition, name, eps, delta)
         if noise < least:
             least, winner = noise, (composition, name)
     if least == math.inf:
-        asked = " or ".join(dict.fromkeys(name for _, name in pairs))
-        raise PrivacyError(
-            f"eps={eps}, delta={delta}: {asked} finds no noise that is enough; raise eps or delta"
-        )
-    if winner[1] != "paper":  # no bound, so nothing to hold it to
+        raise refusals.no_noise_is_enough(eps, delta, dict.fromkeys(name for _, name in pairs))
+    if table.named(winner[1]).guarantee:  # else there is nothing to hold it to
         _cross_check(*winner, least, delta)
     return least
 
@@ -99,22 +91,20 @@ def _cross_check(composition: Composition, name: str, noise: float, delta: float
     """
     tight, *_, loosest = accountants_for(composition)
     loose = loosest if name == tight else name
-    low, high = one(composition, noise, delta, tight), one(composition, noise, delta, loose)
+    low, high = at_most(composition, noise, delta, tight), at_most(composition, noise, delta, loose)
     slack = 0.01 * low + 1e-3 if tight == "pld" else 0.0  # what PLD's grid may add
     if low < math.inf and (high < low - slack - 1e-6 or (loose == "pld" and high > 1.01 * low + 1e-6)):
-        raise PrivacyError(
-            f"{composition}: accountants disagree at noise_multiplier={noise:.6g}, {tight} says eps={low:.6g}"
-            f" and {loose} {high:.6g} (report this)"
-        )
+        raise refusals.accountants_disagree(composition, noise, (tight, low), (loose, high))
 
 
 def _least_noise(composition: Composition, name: str, eps: float, delta: float) -> float:
     """The least noise multiplier of one composition by one accountant; inf if none is found."""
     mu = mu_for(eps, delta)
     alone = dataclasses.replace(composition, companions=())
-    if name == "exact" and composition.mechanism == "gaussian":
-        return composition.apart(math.sqrt(composition.times) / (mu * composition.scale))
-    noise = _search(lambda z: one(alone, z, delta, name), eps, _first_guess(composition, mu, eps))
+    solved = table.named(name).least_noise(composition, eps, delta)
+    if solved is not None:
+        return composition.apart(solved)
+    noise = _search(lambda z: at_most(alone, z, delta, name), eps, _first_guess(composition, mu, eps))
     return composition.apart(noise)
 
 
@@ -165,9 +155,7 @@ def formula_noise(
     the eps that such a run really has is `accounting.epsilon`'s.
     """
     if not (v > 0 and clip > 0 and eps > 0 and 0 < delta < 1):
-        raise PrivacyError(
-            f"v={v}, clip={clip}, eps={eps}, delta={delta}: expected v, clip, eps > 0 and 0 < delta < 1"
-        )
+        raise refusals.formula_out_of_range(v, clip, eps, delta)
     return clip * math.sqrt(v * releases_count * math.log(1 / delta)) * rate / eps
 
 
@@ -197,7 +185,7 @@ def max_rounds(
 
     def fits(rounds: int) -> bool:
         return any(
-            one(c, noise_multiplier, delta, name) <= eps
+            at_most(c, noise_multiplier, delta, name) <= eps
             for c, name in candidates(view_at(rounds), accountant)
         )
 
@@ -207,7 +195,7 @@ def max_rounds(
     def spent(rounds: int) -> float:
         """By the tightest accountant: every question costs."""
         composition, name = candidates(view_at(rounds), accountant)[0]
-        return one(composition, noise_multiplier, delta, name)
+        return at_most(composition, noise_multiplier, delta, name)
 
     guess = _rounds_of_a_gaussian(view_at(1)[0], noise_multiplier, mu_for(eps, delta))
     return _last_that_fits(fits, _near(spent, eps, guess, limit), limit)

@@ -32,9 +32,8 @@ from typing import Any
 
 import numpy as np
 
-from dpfl_bench.privacy import accounting
+from dpfl_bench.privacy import accounting, refusals
 from dpfl_bench.privacy.divergences import gaussian
-from dpfl_bench.privacy.refusals import PrivacyError
 from dpfl_bench.privacy.released.composition import Composition
 
 DISTRIBUTIONS = ("geometric", "logarithmic", "poisson")
@@ -103,14 +102,11 @@ def divergences(one: Trial, distribution: str, mean: float) -> Any:
 
 
 def check(distribution: str, mean: float) -> None:
-    if distribution not in DISTRIBUTIONS:
-        raise PrivacyError(f"distribution={distribution}: expected one of {', '.join(DISTRIBUTIONS)}")
+    refusals.check_known(distribution=(distribution, DISTRIBUTIONS))
     if distribution == "poisson" and not 0 < mean < math.inf:
-        raise PrivacyError(f"trials={mean:g}: expected a mean > 0 of the number of trials")
+        raise refusals.trials_out_of_range(mean, distribution)
     if distribution != "poisson" and not 1 <= mean < math.inf:
-        raise PrivacyError(
-            f"trials={mean:g}: expected a mean >= 1 of the number of trials (or distribution=poisson)"
-        )
+        raise refusals.trials_out_of_range(mean, distribution)
 
 
 def _negative_binomial(one: Trial, shape: float, gamma: float, mean: float) -> Any:

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from dpfl_bench.problems import theory
-from dpfl_bench.problems.linear import LinearProblem
+from dpfl_bench.problems.linear_problem import LinearProblem
 
 LARGEST_WORK = 2e10  # multiplications, for the Hessian and to solve with it, that are worth a reference value
 NEWTON_STEPS = 50

@@ -70,7 +70,7 @@ class Asker:
     def data(self, settings: Settings) -> Contents | None:
         key = repr(sorted(settings.dataset.items(), key=lambda item: item[0]))
         if key not in self._known:
-            known = contents.has_known_files(settings.dataset)
+            known = contents.has_known_files(settings.dataset, own=self._load is not None)
             self._known[key] = (
                 contents.now(settings.dataset, self._load or _nothing) if known or self._load else None
             )

@@ -161,7 +161,7 @@ def _absent(jobs: Iterable[Settings]) -> list[str]:
     }
     if not nodes:
         return []
-    from dpfl_bench.data.sources import absent  # with numpy, which data sets without files do without
+    from dpfl_bench.data.listing import absent  # with numpy, which data sets without files do without
 
     return list(dict.fromkeys(line for node in nodes.values() if (line := absent(node))))
 

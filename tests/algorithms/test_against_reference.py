@@ -11,7 +11,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from conftest import ALGORITHMS, settings_of
+from helpers.algorithms import ALGORITHMS
+from helpers.federations import settings_of
 from oracles import reference as ref
 from oracles.bridge import Twin, coins, difference, twin
 

@@ -1,7 +1,7 @@
 """What every algorithm has to satisfy. One that is added under conf/algo/ (or in a folder of
 DPFL_TEST_CONF) is tested without a word.
 
-`pytest tests/test_algorithms.py -k NAME` tests one of them.
+`pytest tests/algorithms/test_contract.py -k NAME` tests one of them.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from conftest import ALGORITHMS, TINY, Algo, Played, player_of, player_on
+from helpers.algorithms import ALGORITHMS, Algo
+from helpers.federations import TINY, Played, player_of, player_on
 
 from dpfl_bench.assembly.data import load_data
 from dpfl_bench.config.settings import Settings

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from conftest import TINY, Played, player_of, settings_of
+from helpers.federations import TINY, Played, player_of, settings_of
 
 WHERE = {
     "no-privacy": ("eps=inf",),

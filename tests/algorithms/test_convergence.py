@@ -8,14 +8,14 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from conftest import Played, player_of, player_on, settings_of
+from helpers.federations import Played, player_of, player_on, settings_of
 from oracles import reference as ref
 from scipy.optimize import minimize
 
 from dpfl_bench.config.settings import Settings
 from dpfl_bench.data.records import Records
 from dpfl_bench.experiment import measure, train
-from dpfl_bench.federation.partition import Parts
+from dpfl_bench.federation.parts import Parts
 from dpfl_bench.federation.round_player import RoundPlayer
 from dpfl_bench.federation.state import TrainingState
 

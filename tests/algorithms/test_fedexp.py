@@ -9,8 +9,8 @@ import math
 import numpy as np
 import pytest
 import torch
-from conftest import settings_of
 from helpers.command import QUICK, call, metrics, read
+from helpers.federations import settings_of
 
 from dpfl_bench.algorithms.base import Sent
 from dpfl_bench.algorithms.fedavg import FedAvg

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from conftest import TINY, player_of, settings_of
+from helpers.federations import TINY, player_of, settings_of
 
 from dpfl_bench.config.settings import Settings
 

@@ -25,7 +25,7 @@ from dpfl_bench.privacy.accounting import epsilon
 from dpfl_bench.privacy.released.clients import Releases
 from dpfl_bench.privacy.released.composition import Composition
 from dpfl_bench.privacy.released.views import view
-from dpfl_bench.problems.linear import LinearProblem
+from dpfl_bench.problems.linear_problem import LinearProblem
 
 CLIENTS, ROUNDS, RUNS = 60, 4, 300
 CLIP, MULTIPLIER = (

@@ -72,7 +72,7 @@ def conformance(folder: Path, chosen: str) -> tuple[int, set[str], set[str]]:
     """The suite on the folder's algorithms, in a process of its own: exit code, tests that passed
     and tests that failed.
     """
-    suite = Path(__file__).with_name("test_algorithms.py")
+    suite = Path(__file__).with_name("test_contract.py")
     environment = {**os.environ, "DPFL_TEST_CONF": str(folder), "PYTHONPATH": str(folder)}
     command = [sys.executable, "-m", "pytest", suite, "-k", chosen, "-q", "-rpf", "-p", "no:cacheprovider"]
     done = subprocess.run(

@@ -12,8 +12,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from conftest import settings_of
 from helpers.command import call
+from helpers.federations import settings_of
 
 from dpfl_bench.assembly.data import _parts, _prepared, load_data
 from dpfl_bench.checks.errors import ConfigError
@@ -22,7 +22,8 @@ from dpfl_bench.data.prepare import arranged
 from dpfl_bench.data.records import Records
 from dpfl_bench.federation.clients import Federation
 from dpfl_bench.federation.evaluation import evaluate
-from dpfl_bench.federation.partition import digest, overlap
+from dpfl_bench.federation.partition import overlap
+from dpfl_bench.federation.parts import digest
 from dpfl_bench.federation.sampling import LotRule
 from dpfl_bench.problems import tasks
 from dpfl_bench.problems.models.lstm import lstm

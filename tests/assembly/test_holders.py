@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import settings_of
 from helpers.command import QUICK, call, read
+from helpers.federations import settings_of
 
 from dpfl_bench.assembly.holders import Holders
 from dpfl_bench.federation import partition
@@ -66,7 +66,7 @@ def test_half_of_all_records_each_by_whatever_name(way: str, own: Any) -> None:
     """Ten clients draw half of the digits each, and some record sits in all ten: eps 6.677. Told
     apart by its name it was 1.999.
     """
-    inside = "from dpfl_bench.federation.partition import held; parts = held(len(labels), clients, rng, 50)"
+    inside = "from dpfl_bench.federation.partition import overlap_of; parts = overlap_of(len(labels), clients, rng, 50)"
     chosen = {
         "ours": ["partition=overlap", "partition.percent=50"],
         "renamed on the command line": ["partition=overlap", "partition.percent=50", "partition.name=mine"],
@@ -230,7 +230,7 @@ def test_overlap_with_sampled_clients_counts_every_holder_towards_a_third_party(
     )
     for seed in range(3):
         drawn = drawn_schedules(settings)
-        parts = partition.held(1438, 10, np.random.default_rng(seed), 50.0)
+        parts = partition.overlap_of(1438, 10, np.random.default_rng(seed), 50.0)
         budget = Budget.of(settings, drawn, Holders.of(parts, 1438))
         most = naive_exposure(parts, np.ones(10, int))
         assert budget.eps == epsilon(Composition("poisson", 50 * most, 0.1, 0, 0), 1.751, 1e-5)

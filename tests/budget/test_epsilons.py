@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import settings_of
 from helpers.command import QUICK, call, metrics, read
+from helpers.federations import settings_of
 
 from dpfl_bench.assembly.holders import Holders
 from dpfl_bench.budget.budget import Budget, drawn_schedules

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import settings_of
 from helpers.command import QUICK, call, metrics, read
+from helpers.federations import settings_of
 
 from dpfl_bench.budget.budget import Budget, drawn_schedules
 from dpfl_bench.privacy import cache

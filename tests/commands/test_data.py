@@ -5,25 +5,30 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
-from conftest import CONF, settings_of
 from helpers.command import call, command
+from helpers.federations import CONF, settings_of
+from helpers.image_files import believe, write_images
+from helpers.imported import loaded_by
 from helpers.served import serving
-from test_cli_start import loaded_by
-from test_vision import believe, made_up
+from omegaconf import OmegaConf
 
 from dpfl_bench.assembly.data import load_data
-from dpfl_bench.data import dealt, download, presence, sources, verdict
+from dpfl_bench.data import dealt, download, verdict
 
 CONTENT = "".join(f"{1 + i % 2} {1 + i % 5}:1 {6 + i % 3}:0.5\n" for i in range(60)).encode()
 SHA256 = hashlib.sha256(CONTENT).hexdigest()
+SHIPPED = {file.stem for file in (CONF / "dataset").glob("[!_]*.yaml")}
 
 
 @pytest.fixture
@@ -67,13 +72,15 @@ def one_line(err: str) -> str:
 
 
 def test_every_data_set_has_a_licence_and_a_source() -> None:
-    assert set(sources.SOURCES) == {file.stem for file in (CONF / "dataset").glob("[!_]*.yaml")}
-    assert all(source.licence and source.url for source in sources.SOURCES.values())
+    listed = call("data", "list", "--json").json
+    assert {entry["name"] for entry in listed} == SHIPPED
+    assert not [entry["name"] for entry in listed if "not known" in (entry["licence"], entry["source"])]
+    assert all(entry["licence"] and entry["source"] for entry in listed)
 
 
 def test_list_of_an_empty_folder(root: Path) -> None:
     listed = {entry["name"]: entry for entry in call("data", "list", "--json").json}
-    assert set(listed) == set(sources.SOURCES)
+    assert set(listed) == SHIPPED
     for name, entry in listed.items():
         needs_none = entry["get"] in ("generated", "bundled with scikit-learn")
         assert entry["state"] == ("ready" if needs_none else "missing"), name
@@ -101,7 +108,7 @@ def test_list_tells_partly_from_ready(root: Path) -> None:
     (root / "libsvm" / "mushrooms").write_bytes(CONTENT)
     assert state("a9a") == ("partly", [str(root / "libsvm" / "a9a.t")])
     assert state("mushrooms") == ("ready", [])
-    made_up("CIFAR10", root)
+    write_images("CIFAR10", root)
     kind, missing = state("cifar10")  # every file by name, but a few images
     assert (kind, missing[0].split(":")[0]) == ("partly", "records")
     (root / "cifar-10-batches-py" / "data_batch_5").unlink()
@@ -121,10 +128,11 @@ def test_list_with_a_folder_of_ones_own(root: Path, tmp_path: Path) -> None:
     folder = tmp_path / "own" / "dataset"
     folder.mkdir(parents=True)
     shipped = (CONF / "dataset" / "mushrooms.yaml").read_text()
-    (folder / "toadstools.yaml").write_text(shipped.replace("name: mushrooms", "name: toadstools"))
+    mine = re.sub(r"licence: .*\n", "", shipped.replace("name: mushrooms", "name: toadstools"))
+    (folder / "toadstools.yaml").write_text(mine)
     (folder / "foreign.yaml").write_text("_target_: my.load\nname: foreign\nrecords: ${elsewhere}\n")
     found = {entry["name"]: entry for entry in call("data", "list", "--json", "-cd", str(folder.parent)).json}
-    assert set(found) == {*sources.SOURCES, "toadstools", "foreign"}
+    assert set(found) == {*SHIPPED, "toadstools", "foreign"}
     assert found["toadstools"] | {"state": 0} == found["toadstools"] | {
         "state": 0, "folder": str(root / "libsvm"), "get": "data fetch", "licence": "not known", "records": 6499,
     }  # fmt: skip
@@ -158,12 +166,40 @@ def test_nothing_heavy_is_loaded(arguments: list[str]) -> None:
     assert not loaded & heavy
 
 
-def test_sizes_of_leaf_are_those_of_the_loaders() -> None:
+@pytest.mark.parametrize("name", ["femnist", "shakespeare", "reddit"])
+def test_a_set_with_fewer_bytes_than_its_samples_take_is_partly_there(root: Path, name: str) -> None:
+    """The smallest size of the whole set follows from what LEAF publishes: samples times numbers."""
+    folder = root / name / "data"
+    for part in ("train", "test"):
+        (folder / part).mkdir(parents=True)
+        (folder / part / "a.json").write_text("{}")
+    (folder / "reddit_vocab.json").write_text("{}")
+    module = import_module(f"dpfl_bench.data.{name}")
+    node = OmegaConf.load(CONF / "dataset" / f"{name}.yaml")
+    samples = module._POSTS if name == "reddit" else module._SAMPLES
+    least = samples * int(np.prod(node["shape"]))
+
+    def entry() -> dict[str, Any]:
+        return next(entry for entry in call("data", "list", "--json").json if entry["name"] == name)
+
+    (lacks,) = entry()["missing"]
+    assert (entry()["state"], lacks.partition(":")[0]) == ("partly", "records")
+    there = entry()["bytes"]
+    with (folder / "train" / "a.json").open("r+b") as file:  # holes take no room on disk
+        file.truncate(2 + least - there - 1)
+    assert entry()["state"] == "partly"
+    with (folder / "train" / "a.json").open("r+b") as file:
+        file.truncate(2 + least - there)
+    assert entry()["state"] == "ready"
+
+
+def test_the_sizes_that_leaf_publishes_are_the_loaders() -> None:
     for name, files in {"femnist": (), "shakespeare": (), "reddit": ("reddit_vocab.json",)}.items():
         real(*(f"{name}/data/{file}" for file in ("train", "test", *files)))
-        assert call("data", "verify", name, "--json").code == 1
-        report = json.loads(call("data", "verify", name, "--json").out)
-        assert (report["expected"], int(np.prod(report["shape"]))) == presence.LEAF[name]
+        said = call("data", "verify", name, "--json")
+        assert said.code == 1
+        module = import_module(f"dpfl_bench.data.{name}")
+        assert json.loads(said.out)["expected"] == getattr(module, "_POSTS" if name == "reddit" else "_SAMPLES")
 
 
 # fetch
@@ -275,7 +311,7 @@ def test_fetch_prints_the_rest_of_a_subset() -> None:
 
 
 def test_verify_whole_and_verified(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder, _ = made_up("CIFAR10", root)
+    folder, _ = write_images("CIFAR10", root)
     believe("CIFAR10", folder, monkeypatch)
     said = call("data", "verify", "cifar10", "--json")
     report = json.loads(said.out)
@@ -288,7 +324,7 @@ def test_verify_whole_and_verified(root: Path, monkeypatch: pytest.MonkeyPatch) 
 def test_verify_of_a_mismatch_names_the_part_and_opens_nothing(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    folder, _ = made_up("CIFAR10", root)
+    folder, _ = write_images("CIFAR10", root)
     believe("CIFAR10", folder, monkeypatch)
     (folder / "data_batch_2").write_bytes(b"something else")
     (folder / "data_batch_3").unlink()
@@ -308,7 +344,7 @@ def test_verify_of_a_mismatch_names_the_part_and_opens_nothing(
 
 
 def test_verify_taking_what_is_there(root: Path) -> None:
-    folder, _ = made_up("MNIST", root)
+    folder, _ = write_images("MNIST", root)
     (folder / "t10k-images-idx3-ubyte").unlink()
     said = call("data", "verify", "mnist", "dataset.verify=false")
     assert said.code == 1
@@ -318,7 +354,7 @@ def test_verify_taking_what_is_there(root: Path) -> None:
 
 
 def test_verify_of_emnist_without_the_archive_that_has_its_checksums(root: Path) -> None:
-    folder, _ = made_up("EMNIST_balanced", root)
+    folder, _ = write_images("EMNIST_balanced", root)
     (folder / "gzip.zip").unlink()
     said = call("data", "verify", "emnist_balanced")
     assert said.code == 2
@@ -465,7 +501,7 @@ def test_show_without_labels() -> None:
 
 
 def test_show_of_many_classes(root: Path) -> None:
-    made_up("EMNIST_balanced", root)
+    write_images("EMNIST_balanced", root)
     said = call(
         "data", "show", "dataset=emnist_balanced", "dataset.verify=false", "partition=iid", "clients=2"
     )

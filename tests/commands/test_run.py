@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 import yaml
-from conftest import CONF, settings_of
 from helpers.command import QUICK, Said, call, command, metrics, read
+from helpers.federations import CONF, settings_of
 
 from dpfl_bench import __version__
 from dpfl_bench.config import compose, validate

@@ -11,8 +11,8 @@ from typing import Any
 
 import pandas as pd
 import pytest
-from conftest import settings_of
 from helpers.command import QUICK, call, command, metrics, read
+from helpers.federations import settings_of
 
 from dpfl_bench.config import compose
 from dpfl_bench.experiment import job

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from conftest import CONF, settings_of
 from helpers.command import call
-from test_cli_start import loaded_by
+from helpers.federations import CONF, settings_of
+from helpers.imported import loaded_by
 from torch import nn
 
 from dpfl_bench import rng
@@ -27,7 +27,7 @@ from dpfl_bench.config import compose, fits, validate
 from dpfl_bench.config.settings import Settings
 from dpfl_bench.federation import partition
 from dpfl_bench.machine import device
-from dpfl_bench.problems.linear import LinearProblem
+from dpfl_bench.problems.linear_problem import LinearProblem
 from dpfl_bench.problems.module import ModuleProblem
 
 # overrides | the whole line, as a regular expression

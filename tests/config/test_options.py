@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import CONF, settings_of
-from test_data import SAMPLED
+from helpers.federations import CONF, settings_of
+from helpers.real_data import whole_here
 
 from dpfl_bench import rng
 from dpfl_bench.assembly.model import build_problem
@@ -52,13 +51,6 @@ BESIDE = {
     "partition/natural": ("dataset=quadratics",),
     "privacy/central": ("algo=dp_fedavg",),
     "algo/scaffold_warm": ("rounds=2",),
-}
-ON_DISK = {
-    "a9a": "libsvm/a9a",
-    "mushrooms": "libsvm/mushrooms",
-    "phishing": "libsvm/phishing",
-    "mnist": "MNIST",
-    "fashion_mnist": "FashionMNIST",
 }
 PARAMETERS = {"logreg": 30, "linreg": 200, "mlp": 30 * 200 + 200 + 200 * 2 + 2, "cnn": 28938}
 
@@ -125,17 +117,15 @@ def test_partitions_deal_every_record_once(name: str) -> None:
     assert np.array_equal(np.sort(np.concatenate(parts)), np.arange(60))
 
 
-@pytest.mark.parametrize("name", [f.stem for f in FILES if f.parts[0] == "dataset" and f.stem not in SAMPLED])
+@pytest.mark.parametrize("name", [f.stem for f in FILES if f.parts[0] == "dataset"])
 def test_data_sets_build_and_are_as_their_yaml_says(name: str, tmp_path: Path) -> None:
-    if name in ON_DISK:
-        folder = os.environ.get("DPFL_DATA_DIR")
-        if not folder or not (Path(folder) / ON_DISK[name]).exists():
-            pytest.skip(f"{name} is read from disk: set DPFL_DATA_DIR to a folder with {ON_DISK[name]}")
     rows = (f"{1 if i % 2 else -1} 1:{i} 3:{i % 5}" for i in range(10))
     (tmp_path / "tiny.txt").write_text("\n".join(rows) + "\n")
     settings = settings_of(*overrides_of("dataset", name))
+    described = settings.dataset
+    whole_here(described)
     job = run.prepare(settings)
-    described, records = settings.dataset, job.data.records
+    records = job.data.records
     assert job.data.federation.clients == settings.clients
     assert int(job.data.federation.sizes.sum()) == len(records.train_y)
     assert records.subset == ""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from conftest import CONF, settings_of
 from helpers.command import QUICK, call, read
+from helpers.federations import CONF, settings_of
 
 from dpfl_bench.checks.errors import ConfigError
 

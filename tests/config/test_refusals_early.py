@@ -7,7 +7,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from helpers.command import Said, call
+from helpers.command import call
+from helpers.refusals import check, table
 
 from dpfl_bench.experiment import job
 
@@ -186,20 +187,6 @@ model._target_=dpfl_bench.problems.Nope   | _target_=dpfl_bench.problems.Nope | 
 -cd nowhere                               | -cd nowhere        | correct the path
 -cn nope                                  | nope               | config search path
 """
-
-
-def table(text: str) -> list[pytest.param]:
-    rows = [[cell.strip() for cell in line.split("|")] for line in text.strip().splitlines()]
-    return [pytest.param(overrides.split(), key, word, id=overrides) for overrides, key, word in rows]
-
-
-def check(said: Said, key: str, word: str) -> None:
-    assert said.code == 2, said.err
-    assert said.out == ""
-    (line,) = said.err.splitlines()
-    assert line.startswith("dpfl-bench: ")
-    assert key in line
-    assert word in line
 
 
 @pytest.fixture

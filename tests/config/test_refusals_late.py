@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from helpers.command import call, command
-from test_config import check, table
+from helpers.refusals import check, table
 
 from dpfl_bench.experiment import job
 

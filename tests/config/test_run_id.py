@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import CONF, settings_of
+from helpers.federations import CONF, settings_of
 
 from dpfl_bench.config import compose, identity
 from dpfl_bench.config.settings import Settings

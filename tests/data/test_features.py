@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from conftest import settings_of
+from helpers.federations import settings_of
+from helpers.real_data import real_data
 
 from dpfl_bench import rng
 from dpfl_bench.assembly.data import load_data
@@ -129,7 +130,7 @@ def scattered(x: np.ndarray) -> np.ndarray:
 
 
 @pytest.mark.usefixtures("_kymatio")
-def test_scatternet_of_real_digits(real_data: Any) -> None:
+def test_scatternet_of_real_digits() -> None:
     root = real_data("MNIST/raw/train-images-idx3-ubyte", "MNIST/raw/t10k-images-idx3-ubyte")
     raw = vision.load(name="mnist", root=str(root), download=False, verify=True)
     x = raw.train_x[:20]
@@ -510,10 +511,3 @@ def test_tokens_and_floats_are_refused(transform: str) -> None:
     if transform != "pca":
         with pytest.raises(DataError, match="expected uint8 images, toy holds float32 numbers"):
             prepare(records(np.zeros((4, 3, 8, 8), np.float32)), **PLAIN, transform=transform)
-
-
-@pytest.fixture
-def real_data() -> Any:
-    from test_data import real_data
-
-    return real_data

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import settings_of
 from helpers.command import QUICK, call, read
+from helpers.federations import settings_of
 
 from dpfl_bench.assembly.data import load_data
 from dpfl_bench.config.call import call as load
 from dpfl_bench.data.indices import Indices
-from dpfl_bench.federation.partition import digest
+from dpfl_bench.federation.parts import digest
 
 PLAIN = ("dataset.standardise=none", "dataset.unit_norm=false")
 CASES = {

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import importlib
 import inspect
-import os
 import shutil
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from helpers.real_data import real_data, whole_here
 from omegaconf import OmegaConf
 
 from dpfl_bench.data import libsvm, vision
@@ -93,14 +93,6 @@ def test_images_missing(tmp_path: Path) -> None:
         vision.load(name="cifar", root=str(tmp_path), download=False, verify=True)
 
 
-def real_data(*files: str) -> Path:
-    """The folder of real files, or a skip that says how to get them."""
-    root = Path(os.environ.get("DPFL_DATA_DIR", ""))
-    if "DPFL_DATA_DIR" not in os.environ or not all((root / file).exists() for file in files):
-        pytest.skip(f"real data: set DPFL_DATA_DIR to a folder with {', '.join(files)}")
-    return root
-
-
 def test_corrupt_images_are_named(tmp_path: Path) -> None:
     root = real_data("MNIST/raw/train-images-idx3-ubyte")
     for file in (root / "MNIST/raw").glob("t*-ubyte"):
@@ -149,7 +141,7 @@ def test_files_have_every_key(file: Path) -> None:
     config, function, own = loader(file)
     common = (
         "_target_ name shape classes records clients lr test_fraction split standardise unit_norm seed"
-        " max_row_norm gram transform holds"
+        " max_row_norm gram transform holds licence address"
     )
     some = {
         "task",
@@ -166,31 +158,13 @@ def test_files_have_every_key(file: Path) -> None:
     assert all(p.default is inspect.Parameter.empty for p in inspect.signature(function).parameters.values())
 
 
-# of these a test machine has a sample at most: test_vision.py, test_leaf.py and test_medical.py say
-# what is in it
-SAMPLED = {
-    "cifar10",
-    "cifar100",
-    "emnist_balanced",
-    "emnist_bymerge",
-    "femnist",
-    "shakespeare",
-    "reddit",
-    "ixi",
-    "messidor",
-}
-
-
-@pytest.mark.parametrize(
-    "file", [f for f in FILES if f.stem not in {"libsvm", *SAMPLED}], ids=lambda file: file.stem
-)
+@pytest.mark.parametrize("file", [f for f in FILES if f.stem != "libsvm"], ids=lambda file: file.stem)
 def test_files_say_what_the_loader_gives(file: Path) -> None:
+    """Where the whole set is here. Of a sample, test_vision.py, test_leaf.py and test_medical.py say what is
+    in it.
+    """
     config, function, own = loader(file)
-    if "url" in own:
-        real_data(*[f"libsvm/{file.stem}{end}" for end in ("", ".t") if not end or own["test_url"]])
-    if "download" in own:
-        folder = {"mnist": "MNIST", "fashion_mnist": "FashionMNIST"}[file.stem]
-        real_data(f"{folder}/raw/train-images-idx3-ubyte", f"{folder}/raw/t10k-labels-idx1-ubyte")
+    whole_here(config)
     thinner = 100 if file.stem == "synthetic_logistic" else 1  # the whole set takes ten seconds
     if thinner > 1:
         own["records_per_client"] //= thinner

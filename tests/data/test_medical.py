@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from conftest import settings_of
+from helpers.federations import settings_of
 from scipy import ndimage
 
 from dpfl_bench import rng

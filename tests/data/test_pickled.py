@@ -14,7 +14,8 @@ import numpy as np
 import pytest
 import torch
 from helpers.command import QUICK, call
-from test_vision import believe, load, made_up, real
+from helpers.image_files import believe, load, write_images
+from helpers.real_data import real_data
 
 from dpfl_bench.data import pickled
 from dpfl_bench.data.prepare import prepare
@@ -88,7 +89,7 @@ def test_nothing_runs(name: str, tmp_path: Path) -> None:
 def test_a_data_set_with_a_payload_is_refused_whatever_verify_says(
     name: str, verify: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    folder, _ = made_up("CIFAR10", tmp_path)
+    folder, _ = write_images("CIFAR10", tmp_path)
     (folder / "data_batch_2").write_bytes(touched(tmp_path / "ran")[name]())
     believe("CIFAR10", folder, monkeypatch)  # its checksum is the published one
     with pytest.raises(
@@ -112,7 +113,7 @@ def test_a_downloaded_archive_with_a_payload_runs_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """torchvision opens the test part when it unpacks, and the names of the classes when it loads."""
-    folder, _ = made_up("CIFAR10", tmp_path)
+    folder, _ = write_images("CIFAR10", tmp_path)
     for file in ("test_batch", "batches.meta"):
         (folder / file).write_bytes(touched(tmp_path / "ran")["os.system"]())
     believe("CIFAR10", folder, monkeypatch)
@@ -202,7 +203,7 @@ def test_deep_circular_and_exponential_pickles_end() -> None:
     "name", ["cifar-10-batches-py/data_batch_1", "cifar-10-batches-py/test_batch", "cifar-100-python/train"]
 )
 def test_real_files_are_read_as_python_reads_them(name: str) -> None:
-    file = real(name) / name
+    file = real_data(name) / name
     with file.open("rb") as one, file.open("rb") as other:
         expected, found = pickle.load(one, encoding="latin1"), pickled.load(other)
     assert expected.keys() == found.keys()

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import CONF, player_on, settings_of
 from helpers.command import QUICK, call, read
+from helpers.federations import CONF, player_on, settings_of
 from omegaconf import OmegaConf
 
 from dpfl_bench.budget.budget import Budget, drawn_schedules

@@ -13,18 +13,18 @@ import pickle
 import struct
 import subprocess
 import sys
-import tarfile
 import urllib.request
-import zipfile
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from helpers.image_files import believe, idx, load, md5, write_images
+from helpers.real_data import real_data
 from helpers.served import serving
 
-from dpfl_bench.data import download, image_sets, vision
-from dpfl_bench.data.records import DataError, Records
+from dpfl_bench.data import download, image_download, image_files, image_sets
+from dpfl_bench.data.records import DataError
 from dpfl_bench.data.torchvision_import import import_torchvision
 
 WHOLE = {
@@ -44,75 +44,6 @@ STEMS = dict(
         strict=True,
     )
 )
-
-
-def load(name: str, root: Path, *, download: bool = False, verify: bool = True) -> Records:
-    return vision.load(name=name, root=str(root), download=download, verify=verify)
-
-
-def md5(file: Path) -> str:
-    return hashlib.md5(file.read_bytes()).hexdigest()
-
-
-def idx(values: np.ndarray) -> bytes:
-    return struct.pack(f">{1 + values.ndim}I", 0x800 + values.ndim, *values.shape) + values.tobytes()
-
-
-def made_up(name: str, root: Path) -> tuple[Path, dict[str, np.ndarray]]:
-    """Small files of the set in its format under `root`; their folder, and each part's images as
-    (n, c, h, w).
-    """
-    kind, draw, images = image_sets.SETS[name], np.random.default_rng(0), {}
-    folder = root / kind.folder
-    folder.mkdir(parents=True)
-    for count, files in enumerate((*kind.train, *kind.test), start=3):
-        x = draw.integers(0, 256, (count, *kind.image), dtype=np.uint8)
-        y = np.arange(count) % kind.classes
-        images[files[0]] = x
-        if name.startswith("CIFAR"):
-            key = "labels" if name == "CIFAR10" else "fine_labels"
-            (folder / files[0]).write_bytes(
-                pickle.dumps({"data": x.reshape(count, -1), key: y.tolist()}, protocol=2)
-            )
-        else:
-            raw = x[:, 0].transpose(0, 2, 1) if kind.split else x[:, 0]
-            (folder / files[0]).write_bytes(idx(np.ascontiguousarray(raw)))
-            (folder / files[1]).write_bytes(idx(y.astype(np.uint8)))
-    if name.startswith("CIFAR"):
-        key = "label_names" if name == "CIFAR10" else "fine_label_names"
-        (folder / kind.beside[0]).write_bytes(pickle.dumps({key: [str(i) for i in range(kind.classes)]}))
-    elif kind.split:
-        with zipfile.ZipFile(folder / "gzip.zip", "w") as archive:
-            for file in sorted(folder.glob("emnist-*")):
-                archive.writestr(f"gzip/{file.name}.gz", gzip.compress(file.read_bytes()))
-    else:
-        for file in sorted(folder.glob("*-ubyte")):
-            file.with_name(f"{file.name}.gz").write_bytes(gzip.compress(file.read_bytes()))
-    return folder, images
-
-
-def believe(name: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let torchvision's checksums be those of the made-up files; pack CIFAR's archive beside its
-    folder.
-    """
-    kind = image_sets.SETS[name]
-    source = getattr(import_torchvision().datasets, kind.source)
-    if name.startswith("CIFAR"):
-        with tarfile.open(folder.parent / source.filename, "w:gz") as archive:
-            archive.add(folder, folder.name)
-        for part in ("train", "test"):
-            monkeypatch.setattr(
-                source, f"{part}_list", [[file, md5(folder / file)] for (file,) in getattr(kind, part)]
-            )
-        monkeypatch.setattr(source, "meta", {**source.meta, "md5": md5(folder / kind.beside[0])})
-        monkeypatch.setattr(source, "tgz_md5", md5(folder.parent / source.filename))
-    elif kind.split:
-        monkeypatch.setattr(source, "md5", md5(folder / "gzip.zip"))
-    else:
-        monkeypatch.setattr(
-            source, "resources", [(f"{file}.gz", md5(folder / f"{file}.gz")) for file in kind.files]
-        )
-        monkeypatch.setitem(vision._UNPACKED, name, {file: md5(folder / file) for file in kind.files})
 
 
 def online(name: str, root: Path) -> str:
@@ -140,7 +71,7 @@ def refusal(message: str, *wanted: str) -> pytest.RaisesExc[DataError]:
 def test_checked_files_are_read_exactly_and_upright(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    folder, images = made_up(name, tmp_path)
+    folder, images = write_images(name, tmp_path)
     believe(name, folder, monkeypatch)
     kind, got = image_sets.SETS[name], load(name, tmp_path)
     assert np.array_equal(got.train_x, np.concatenate([images[files[0]] for files in kind.train]))
@@ -163,7 +94,7 @@ def test_checked_files_are_read_exactly_and_upright(
 def test_another_checksum_is_refused_even_where_a_download_may_help(
     name: str, tmp_path: Path, no_network: None
 ) -> None:
-    folder, _ = made_up(name, tmp_path)
+    folder, _ = write_images(name, tmp_path)
     before = {file: file.read_bytes() for file in folder.iterdir()}
     wanted = (
         *image_sets.SETS[name].files,
@@ -182,7 +113,7 @@ def test_one_changed_byte_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         ("CIFAR10", "data_batch_3"),
         ("EMNIST_bymerge", "emnist-bymerge-test-images-idx3-ubyte"),
     ):
-        folder, _ = made_up(name, tmp_path / name)
+        folder, _ = write_images(name, tmp_path / name)
         believe(name, folder, monkeypatch)
         data = bytearray((folder / file).read_bytes())
         data[-1] ^= 1
@@ -206,7 +137,7 @@ def test_a_missing_folder(name: str, verify: bool, tmp_path: Path, no_network: N
 
 
 def test_a_part_is_taken_when_told_and_says_so(tmp_path: Path) -> None:
-    folder, images = made_up("CIFAR10", tmp_path)
+    folder, images = write_images("CIFAR10", tmp_path)
     for file in ("data_batch_4", "data_batch_5", "batches.meta"):
         (folder / file).unlink()
     got = load("CIFAR10", tmp_path, verify=False, download=True)  # what is there, no network asked
@@ -220,7 +151,7 @@ def test_a_part_is_taken_when_told_and_says_so(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", WHOLE)
 def test_the_test_files_alone_become_the_records(name: str, tmp_path: Path) -> None:
-    folder, images = made_up(name, tmp_path)
+    folder, images = write_images(name, tmp_path)
     kind = image_sets.SETS[name]
     for files in kind.train:
         (folder / files[-1]).unlink()  # images without labels are no part either
@@ -237,7 +168,7 @@ def test_the_test_files_alone_become_the_records(name: str, tmp_path: Path) -> N
 @pytest.mark.parametrize("cut", [0, 3, 100, -1])
 @pytest.mark.parametrize("name", WHOLE)
 def test_a_cut_file_is_named(name: str, cut: int, tmp_path: Path) -> None:
-    folder, _ = made_up(name, tmp_path)
+    folder, _ = write_images(name, tmp_path)
     file = folder / image_sets.SETS[name].train[-1][0]
     file.write_bytes(file.read_bytes()[:cut])
     with refusal(rf"cannot read {folder} \({file.name}.*: delete the folder", online(name, tmp_path)):
@@ -259,14 +190,14 @@ def test_a_cut_file_is_named(name: str, cut: int, tmp_path: Path) -> None:
     ids=["labels", "float", "width", "half", "no_labels", "no_data", "list", "many"],
 )
 def test_a_pickle_of_something_else(entry: Any, tmp_path: Path) -> None:
-    folder, _ = made_up("CIFAR10", tmp_path)
+    folder, _ = write_images("CIFAR10", tmp_path)
     (folder / "data_batch_2").write_bytes(pickle.dumps(entry, protocol=2))
     with refusal(f"{folder} .*data_batch_2|{folder} has more images than the whole set"):
         load("CIFAR10", tmp_path, verify=False)
 
 
 def test_labels_that_do_not_fit_the_images(tmp_path: Path) -> None:
-    folder, _ = made_up("EMNIST_balanced", tmp_path)
+    folder, _ = write_images("EMNIST_balanced", tmp_path)
     (folder / "emnist-balanced-train-labels-idx1-ubyte").write_bytes(idx(np.zeros(2, np.uint8)))
     with refusal(
         r"emnist-balanced-train-images.*\(3, 28, 28\)|images uint8 \(3, 1, 28, 28\) with labels \(2,\)"
@@ -275,7 +206,7 @@ def test_labels_that_do_not_fit_the_images(tmp_path: Path) -> None:
 
 
 def test_an_old_cache_of_torchvision_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder, _ = made_up("MNIST", tmp_path)
+    folder, _ = write_images("MNIST", tmp_path)
     believe("MNIST", folder, monkeypatch)
     (folder.parent / "processed").mkdir()
     for part in ("training.pt", "test.pt"):
@@ -287,7 +218,7 @@ def test_an_old_cache_of_torchvision_is_not_read(tmp_path: Path, monkeypatch: py
 def test_archives_in_place_are_unpacked_without_network(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, no_network: None
 ) -> None:
-    folder, _ = made_up(name, tmp_path)
+    folder, _ = write_images(name, tmp_path)
     believe(name, folder, monkeypatch)
     whole = load(name, tmp_path)
     kind = image_sets.SETS[name]
@@ -306,7 +237,7 @@ def test_archives_in_place_are_unpacked_without_network(
 def test_a_cut_archive_is_not_kept_for_whole(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, no_network: None
 ) -> None:
-    folder, _ = made_up("CIFAR100", tmp_path)
+    folder, _ = write_images("CIFAR100", tmp_path)
     believe("CIFAR100", folder, monkeypatch)
     archive = tmp_path / "cifar-100-python.tar.gz"
     archive.write_bytes(archive.read_bytes()[:-20])
@@ -321,12 +252,12 @@ def test_a_cut_archive_is_not_kept_for_whole(
 def test_dropped_downloads_are_resumed_and_unpacked(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    folder, _ = made_up(name, tmp_path / "made")
+    folder, _ = write_images(name, tmp_path / "made")
     believe(name, folder, monkeypatch)
     whole = load(name, tmp_path / "made")
     kind = image_sets.SETS[name]
     source = getattr(import_torchvision().datasets, kind.source)
-    archives = [archive for archive, _, _ in vision._archives(kind, source)]
+    archives = [archive for archive, _, _ in image_download.archives(kind, source)]
     with serving(
         {f"/{file.name}": (tmp_path / "made" / file).read_bytes() for file in archives}, monkeypatch
     ) as server:
@@ -363,7 +294,7 @@ def test_what_cannot_be_written_is_one_line(tmp_path: Path, no_network: None) ->
 
 
 def test_two_processes_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, no_network: None) -> None:
-    folder, _ = made_up("EMNIST_balanced", tmp_path)
+    folder, _ = write_images("EMNIST_balanced", tmp_path)
     believe("EMNIST_balanced", folder, monkeypatch)
     expected = load("EMNIST_balanced", tmp_path).train_x.sum()
     for file in folder.glob("emnist-*"):
@@ -382,27 +313,19 @@ def _load_or_fail(root: Path, expected: int) -> None:
     os._exit(0 if load("EMNIST_balanced", root, download=True).train_x.sum() == expected else 1)
 
 
-def real(*files: str) -> Path:
-    """The folder of real files, or a skip that says how to get them."""
-    root = Path(os.environ.get("DPFL_DATA_DIR", ""))
-    if "DPFL_DATA_DIR" not in os.environ or not all((root / file).exists() for file in files):
-        pytest.skip(f"real data: set DPFL_DATA_DIR to a folder with {', '.join(files)}")
-    return root
-
-
 def histogram(labels: np.ndarray, classes: int) -> list[int]:
     return [int(count) for count in np.bincount(labels, minlength=classes)]
 
 
 def test_real_whole_sets_and_their_checksums() -> None:
-    root = real("MNIST/raw/train-images-idx3-ubyte.gz", "FashionMNIST/raw/train-images-idx3-ubyte.gz")
+    root = real_data("MNIST/raw/train-images-idx3-ubyte.gz", "FashionMNIST/raw/train-images-idx3-ubyte.gz")
     for name in ("MNIST", "FashionMNIST"):
         for file, sum_of_gz in getattr(import_torchvision().datasets, name).resources:
             packed = root / name / "raw" / file
             assert md5(packed) == sum_of_gz  # torchvision's
             assert (
                 hashlib.md5(gzip.decompress(packed.read_bytes())).hexdigest()
-                == vision._UNPACKED[name][packed.stem]
+                == image_files._UNPACKED[name][packed.stem]
             )
         got = load(name, root)
         assert got.subset == ""
@@ -418,7 +341,7 @@ def test_real_whole_sets_and_their_checksums() -> None:
 
 
 def test_real_cifar10() -> None:
-    root = real("cifar-10-batches-py/data_batch_1", "cifar-10-batches-py/test_batch")
+    root = real_data("cifar-10-batches-py/data_batch_1", "cifar-10-batches-py/test_batch")
     got = load("CIFAR10", root, verify=False)
     assert histogram(got.test_y, 10) == [1000] * 10
     assert got.train_x.shape[1:] == (3, 32, 32)
@@ -436,7 +359,7 @@ def test_real_cifar10() -> None:
 
 
 def test_real_cifar100() -> None:
-    root = real("cifar-100-python/train")
+    root = real_data("cifar-100-python/train")
     got = load("CIFAR100", root, verify=False)
     if len(got.train_y) != 1117:
         pytest.skip("the histograms below are of the sample with 1117 images")
@@ -449,7 +372,7 @@ def test_real_cifar100() -> None:
 
 
 def test_real_emnist() -> None:
-    root = real(
+    root = real_data(
         "EMNIST/raw/emnist-bymerge-test-images-idx3-ubyte",
         "EMNIST/raw/emnist-balanced-train-images-idx3-ubyte",
     )
@@ -470,7 +393,9 @@ def test_real_emnist() -> None:
 
 @pytest.mark.parametrize("name", ["EMNIST_balanced", "EMNIST_bymerge"])
 def test_real_emnist_is_upright(name: str) -> None:
-    root = real("MNIST/raw/train-images-idx3-ubyte", "EMNIST/raw/emnist-balanced-train-images-idx3-ubyte")
+    root = real_data(
+        "MNIST/raw/train-images-idx3-ubyte", "EMNIST/raw/emnist-balanced-train-images-idx3-ubyte"
+    )
     mnist, emnist = load("MNIST", root), load(name, root, verify=False)
     ours, theirs = (
         [x.train_x[x.train_y == digit].mean(axis=(0, 1)) for digit in range(10)] for x in (emnist, mnist)

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import torch
 from helpers.command import Said, call, read
-from test_resume import same_numbers
+from helpers.runs import same_numbers
 
 from dpfl_bench.experiment import train
 from dpfl_bench.federation.round_player import RoundPlayer

@@ -15,9 +15,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from conftest import TINY, Played, player_of, settings_of
 from helpers.command import call
-from test_crew import CNN, alone, differing, images, told
+from helpers.crews import by_this_process, differing, trace_of
+from helpers.federations import TINY, Played, player_of, settings_of
+from helpers.small_networks import CNN, images
 
 from dpfl_bench.checks.errors import ConfigError
 from dpfl_bench.config.settings import Settings
@@ -130,9 +131,14 @@ def test_the_crew(eight: None) -> None:
             assert type(crew) is kind
     for asked in (5, 50):  # more than groups: as many as groups
         settings = settings_with(ALGO, chunk=4, workers=asked)
-        expected = told(player_of(settings), alone)
+        expected = trace_of(player_of(settings), by_this_process)
         assert (
-            differing(told(player_of(settings), lambda p: engine.crew(settings, p.player, p.start)), expected)
+            differing(
+                trace_of(
+                    player_of(settings), lambda p, settings=settings: engine.crew(settings, p.player, p.start)
+                ),
+                expected,
+            )
             == []
         )
 

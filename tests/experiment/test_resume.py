@@ -11,10 +11,11 @@ from typing import Any
 
 import pytest
 import torch
-from conftest import settings_of
 from helpers.command import read
+from helpers.federations import settings_of
 from helpers.forks import Forks, rows_of
 from helpers.processes import until
+from helpers.runs import same_numbers
 
 from dpfl_bench.config.settings import Settings
 from dpfl_bench.experiment import run, train
@@ -43,22 +44,6 @@ CASES = {
     ),
     "dp_scaffold": ("algo=dp_scaffold", "privacy=record", "batch_size=2"),  # the ledger of gradients
 }
-
-
-def same_numbers(one: Path, other: Path) -> None:
-    assert (one / "metrics.csv").read_bytes() == (other / "metrics.csv").read_bytes()
-    finals = [torch.load(folder / "checkpoint" / "final.pt", weights_only=True) for folder in (one, other)]
-    assert list(finals[0]) == list(finals[1])
-    assert all(torch.equal(finals[0][seed], finals[1][seed]) for seed in finals[0])
-    results = [read(folder, "result.json") for folder in (one, other)]
-    assert {**results[0], "seconds": 0} == {**results[1], "seconds": 0}
-    assert read(one, "privacy.json") == read(other, "privacy.json")
-    lines = [
-        (folder / name).read_text().count("\n")
-        for folder in (one, other)
-        for name in ("metrics.csv", "timing.csv")
-    ]
-    assert len(set(lines)) == 1
 
 
 def kill_often(server: Forks, arguments: list[str], folder: Path, row: float, dice: random.Random) -> int:

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 import torch
-from conftest import settings_of
 from helpers.command import call, read
-from test_resume import same_numbers
+from helpers.federations import settings_of
+from helpers.runs import same_numbers
 
 from dpfl_bench.federation.round_player import RoundPlayer
 from dpfl_bench.privacy.ledger import OverspentError

@@ -11,8 +11,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from conftest import TINY, player_of, settings_of
 from helpers.command import QUICK, call, metrics, read
+from helpers.federations import TINY, player_of, settings_of
 
 from dpfl_bench.budget.budget import Budget, drawn_schedules
 from dpfl_bench.experiment.player import build_send_door

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from conftest import CONF, Played, player_on, settings_of
+from helpers.federations import CONF, Played, player_on, settings_of
 from torch import Tensor, nn
 
 from dpfl_bench.config.settings import Settings
@@ -33,9 +33,9 @@ from dpfl_bench.federation.workers import Workers
 from dpfl_bench.privacy import bounding, lattice
 from dpfl_bench.privacy.ledger import Ledger
 from dpfl_bench.privacy.privunit import PrivUnit
-from dpfl_bench.problems import linear
+from dpfl_bench.problems import linear_problem
 from dpfl_bench.problems.bookkeeping import rules, sums
-from dpfl_bench.problems.linear import LinearProblem
+from dpfl_bench.problems.linear_problem import LinearProblem
 from dpfl_bench.problems.models.cnn import cnn
 from dpfl_bench.problems.models.mlp import mlp
 from dpfl_bench.problems.module import ModuleProblem
@@ -398,7 +398,7 @@ def test_a_long_record_with_a_short_residual(kind: str, clip: float, monkeypatch
     for module in (rules, sums):  # the control: measured as if nothing were too long
         monkeypatch.setattr(module, "beyond", lambda inputs, dtype: inputs.to(dtype) * 0)
         monkeypatch.setattr(module, "LONGEST", {torch.float32: 1e40})
-    monkeypatch.setattr(linear, "LONGEST", {torch.float32: 1e40})
+    monkeypatch.setattr(linear_problem, "LONGEST", {torch.float32: 1e40})
     assert length(released(problem, batch, y, clip)[0][0]) > clip * ROUNDING
 
 

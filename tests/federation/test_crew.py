@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
-import struct
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pytest
-import torch
-from conftest import TINY, Algo, Played, player_of, player_on, settings_of
+from helpers.algorithms import Algo
+from helpers.crews import by_this_process, by_workers, differing, in_chunks, same_with_every_crew, trace_of
+from helpers.federations import TINY, player_of, settings_of
 from helpers.processes import cpu_seconds
+from helpers.small_networks import CNN, LSTM, WORDS, images, sentences
 
-from dpfl_bench.config.settings import Settings
-from dpfl_bench.data.records import Records
 from dpfl_bench.experiment import train
 from dpfl_bench.federation import evaluation, round_player, workers
 from dpfl_bench.federation.alone import Alone
@@ -25,81 +24,10 @@ from dpfl_bench.federation.schedule import PlannedRound
 from dpfl_bench.federation.state import TrainingState
 from dpfl_bench.federation.workers import Workers
 
-COUNTS = (1, 2, 3)
 LOTS = {"batch_size": 4, "sampled_clients": 9}
-CHUNK = 2  # of 9 clients: five groups, the last of which has one
 ROUNDING = {"float32": 1e-5, "float64": 1e-13}
 LONGER = (*(o for o in TINY if not o.startswith("rounds")), "rounds=30")
 SHORTER = (*(o for o in TINY if not o.startswith("rounds")), "rounds=2")
-Told = dict[str, list[bytes]]  # what is compared -> its bytes after each round
-Build = Callable[[Settings], Played]
-
-
-def in_chunks(settings: Settings, chunk: int = CHUNK) -> Settings:
-    return dataclasses.replace(settings, engine=dataclasses.replace(settings.engine, chunk=chunk))
-
-
-def bits(tensor: torch.Tensor | None) -> bytes:
-    return b"" if tensor is None else tensor.contiguous().numpy().tobytes()
-
-
-def all_of(state: TrainingState, diagnostics: Any, crew: Any) -> dict[str, bytes]:
-    """Everything that a round leaves behind, to the bit (a NaN is a NaN)."""
-    ledger = state.ledger
-    found = {f"server.{name}": bits(t) for name, t in zip(state.server._fields, state.server, strict=True)}
-    found |= {"velocity": bits(state.velocity), "memory": bits(state.memory), "earlier": bits(state.earlier)}
-    found |= {
-        "taken": ledger.taken.tobytes(),
-        "releases": repr((ledger.rounds, sorted(ledger.sums.items()))).encode(),
-    }
-    numbers = [state.clip, *dataclasses.astuple(diagnostics)]
-    found["numbers"] = struct.pack(
-        f"{len(numbers)}d", *(float("nan") if number is None else number for number in numbers)
-    )
-    for test in (False, True):
-        found |= {f"{name} {test}": bits(t) for name, t in crew.losses(state.output, test)._asdict().items()}
-    return found
-
-
-def alone(played: Played) -> Alone:
-    return Alone(played.player)
-
-
-def of(count: int) -> Callable[[Played], Workers]:
-    return lambda played: Workers(played.player, played.start, count)
-
-
-def told(played: Played, made: Callable[[Played], Any]) -> Told:
-    """All rounds, played by the crew that is made for it."""
-    found: Told = {}
-    with made(played) as crew:
-        for _, state, diagnostics in train.rounds(played.player, played.schedule, played.start, 0, crew):
-            for name, value in all_of(state, diagnostics, crew).items():
-                found.setdefault(name, []).append(value)
-    return found
-
-
-def differing(one: Told, other: Told) -> list[str]:
-    assert list(one) == list(other)
-    return [
-        f"{name} after round {k + 1}"
-        for name in one
-        for k, (a, b) in enumerate(zip(one[name], other[name], strict=True))
-        if a != b
-    ]
-
-
-def same_with_every_crew(settings: Settings, build: Build = player_of, groups: int = 6) -> Told:
-    """What one process finds; asserts that it worked in so many groups, that every crew agrees, and
-    that something happened.
-    """
-    first = build(settings)
-    assert len(first.player.groups(first.schedule.round(0).cohort)) == groups
-    expected = told(first, alone)
-    assert len(set(expected["server.x"])) > 1
-    for count in COUNTS:
-        assert differing(told(build(settings), of(count)), expected) == [], f"{count} workers"
-    return expected
 
 
 @pytest.fixture(autouse=True)
@@ -217,39 +145,6 @@ def test_more_chunks_than_groups() -> None:
 # networks
 
 
-def images(settings: Settings) -> Played:
-    draw = np.random.default_rng(0)
-    x, y = draw.normal(size=(120, 1, 6, 6)).astype(np.float32), draw.integers(0, 3, 120)
-    return player_on(
-        settings,
-        Records(x[:80], y[:80], x[80:], y[80:], None, 3, "random", None),
-        list(np.arange(80).reshape(10, 8)),
-    )
-
-
-def sentences(settings: Settings) -> Played:
-    tokens = np.random.default_rng(0).integers(0, 5, (120, 8))
-    x, y = tokens[:, :-1].astype(np.int16), tokens[:, 1:].astype(np.int16)
-    records = Records(x[:80], y[:80], x[80:], y[80:], None, 5, "random", None, task="next_token")
-    return player_on(settings, records, list(np.arange(80).reshape(10, 8)))
-
-
-CNN = {
-    "_target_": "dpfl_bench.problems.models.cnn.cnn",
-    "name": "cnn",
-    "channels": [4, 8],
-    "kernel": 3,
-    "norm": "group",
-}
-LSTM = {
-    "_target_": "dpfl_bench.problems.models.lstm.lstm",
-    "name": "lstm",
-    "embedding": 3,
-    "hidden": 4,
-    "layers": 2,
-}
-LSTM |= {"every_position": None, "vocabulary": None}
-WORDS = {"task": "next_token", "unknown": 1}
 LEVELS = {
     "plain": ("algo=scaffold", "local_momentum=0.5"),
     "client": ("algo=dp_scaffnew", "batch_size=4"),
@@ -301,8 +196,8 @@ class Forgetful(Workers):
 def test_another_order_of_the_sums_is_seen() -> None:
     settings = in_chunks(settings_of(*TINY, "algo=dp_fedavg", "sampled_clients=9"))
     expected, other = (
-        told(player_of(settings), alone),
-        told(player_of(settings), lambda played: Backwards(played.player)),
+        trace_of(player_of(settings), by_this_process),
+        trace_of(player_of(settings), lambda played: Backwards(played.player)),
     )
     assert "server.x after round 1" in differing(other, expected)
     assert not [name for name in differing(other, expected) if name.startswith(("taken", "releases"))]
@@ -312,17 +207,17 @@ def test_another_order_of_the_sums_is_seen() -> None:
 
 def test_stale_sums_are_seen() -> None:
     settings = in_chunks(settings_of(*TINY, "algo=dp_fedavg", "sampled_clients=9"))
-    expected = told(player_of(settings), alone)
+    expected = trace_of(player_of(settings), by_this_process)
     assert "server.x after round 1" in differing(
-        told(player_of(settings), lambda p: Stale(p.player, p.start, 2)), expected
+        trace_of(player_of(settings), lambda p: Stale(p.player, p.start, 2)), expected
     )
 
 
 def test_what_was_not_remembered_is_seen() -> None:
     settings = in_chunks(settings_of(*TINY, "algo=dp_scaffold", "sampled_clients=9"))
-    expected = told(player_of(settings), alone)
+    expected = trace_of(player_of(settings), by_this_process)
     assert "memory after round 1" in differing(
-        told(player_of(settings), lambda p: Forgetful(p.player, p.start, 2)), expected
+        trace_of(player_of(settings), lambda p: Forgetful(p.player, p.start, 2)), expected
     )
 
 
@@ -332,7 +227,7 @@ def test_what_was_not_remembered_is_seen() -> None:
 def test_who_waits_sleeps() -> None:
     """After a moment."""
     played = player_of(in_chunks(settings_of(*TINY, "algo=dp_fedavg", "sampled_clients=9")))
-    with of(1)(played) as crew:
+    with by_workers(1)(played) as crew:
         next(train.rounds(played.player, played.schedule, played.start, 0, crew))
         (pid,) = [worker.pid for worker in crew._workers if worker.pid is not None]
         before = cpu_seconds(pid)
@@ -343,7 +238,7 @@ def test_who_waits_sleeps() -> None:
 def test_who_looks_sees_the_next_question(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(workers, "SECONDS_TO_LOOK", 1.5)
     played = player_of(settings_of(*TINY, "algo=dp_fedavg"))
-    with of(2)(played) as crew:
+    with by_workers(2)(played) as crew:
         began = time.perf_counter()
         for _ in range(3):
             crew.losses(played.start.server.x, test=True)
@@ -357,7 +252,7 @@ def test_who_looks_sees_the_next_question(monkeypatch: pytest.MonkeyPatch) -> No
 @pytest.mark.parametrize("name", ["dp_fedavg", "dp_scaffold", "dp_fedexp_scaffold"])
 def test_another_chunk_is_equal_up_to_rounding(name: str, dtype: str) -> None:
     settings = settings_of(*TINY, f"algo={name}", "sampled_clients=9", f"dtype={dtype}")
-    ends = [told(player_of(in_chunks(settings, chunk)), of(2)) for chunk in (1, 2, 4, 9)]
+    ends = [trace_of(player_of(in_chunks(settings, chunk)), by_workers(2)) for chunk in (1, 2, 4, 9)]
     for end in ends[1:]:
         assert differing(end, ends[0])  # sums of other groups
         for what in ("server.x", "memory"):

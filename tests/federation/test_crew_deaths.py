@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import gc
 import multiprocessing
 import os
 import pickle
@@ -15,25 +14,23 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from conftest import TINY, Played, player_of, settings_of
+from helpers.crews import by_this_process, by_workers, differing, in_chunks, trace_of
+from helpers.federations import Played, player_of, settings_of
+from helpers.long_runs import GIVEN, crew_of, pid_of, play
 from helpers.processes import alive, all_gone, named_memory, open_files, pss, until
-from test_crew import alone, differing, in_chunks, of, told
 
-from dpfl_bench.experiment import engine, train
+from dpfl_bench.experiment import engine
 from dpfl_bench.federation import workers as workers_file
 from dpfl_bench.federation.alone import Alone
 from dpfl_bench.federation.workers import WorkerDied, Workers
 from dpfl_bench.privacy.ledger import OverspentError
 
 PATIENCE = 60  # seconds, after which a test that waits for ever fails
-GIVEN = (*TINY, "algo=dp_scaffold", "sampled_clients=9")
 
 
 @pytest.fixture(autouse=True)
@@ -90,33 +87,8 @@ def acting(played: Played, act: Callable[[int], object], where: str = "client") 
     )
 
 
-@contextmanager
-def crew_of(played: Played, count: int = 3) -> Iterator[Workers]:
-    """A crew of whose processes none is left at the end, nor a second later."""
-    crew = Workers(played.player, played.start, count)
-    pids = [worker.pid for worker in crew._workers if worker.pid is not None]
-    assert len(pids) == count
-    try:
-        with crew:
-            yield crew
-    finally:
-        assert not [pid for pid in pids if os.path.exists(f"/proc/{pid}")]
-
-
-def play(played: Played, crew: Workers) -> Iterator[int]:
-    """The rounds that are done."""
-    for done, _, _ in train.rounds(played.player, played.schedule, played.start, 0, crew):
-        yield done
-
-
 def die(*_: object) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
-
-
-def pid_of(crew: Workers, number: int = 0) -> int:
-    pid = crew._workers[number].pid
-    assert pid is not None
-    return pid
 
 
 def naming(victim: Any, crew: Workers) -> Workers:
@@ -298,7 +270,7 @@ def test_shared_memory_has_no_name(played: Played) -> None:
 
 def test_workers_leave_signals_to_the_first_process(played: Played) -> None:
     """Ctrl-C reaches the whole process group."""
-    expected = told(player_of(in_chunks(settings_of(*GIVEN), 1)), alone)
+    expected = trace_of(player_of(in_chunks(settings_of(*GIVEN), 1)), by_this_process)
 
     def made(played: Played) -> Workers:
         crew = Workers(played.player, played.start, 3)
@@ -308,7 +280,7 @@ def test_workers_leave_signals_to_the_first_process(played: Played) -> None:
                 os.kill(worker.pid or 0, number)
         return crew
 
-    assert differing(told(played, made), expected) == []
+    assert differing(trace_of(played, made), expected) == []
 
 
 # errors
@@ -399,21 +371,23 @@ def test_one_gradient_too_many(played: Played, clean: None) -> None:
 
 def test_after_threads_of_torch(played: Played) -> None:
     """A parallel region before the fork leaves a pool whose threads the workers don't have."""
-    expected = told(player_of(in_chunks(settings_of(*GIVEN), 1)), alone)
+    expected = trace_of(player_of(in_chunks(settings_of(*GIVEN), 1)), by_this_process)
     torch.set_num_threads(2)
     try:
         large = torch.ones(1500, 1500)
         assert (large @ large.exp()).sum() > 0
         layer = torch.nn.Conv2d(4, 8, 3)
         layer(torch.ones(8, 4, 32, 32)).sum().backward()
-        assert differing(told(played, of(3)), expected) == []
+        assert differing(trace_of(played, by_workers(3)), expected) == []
     finally:
         torch.set_num_threads(1)
 
 
 def _in_loky(number: int) -> tuple[list[str], bool]:
     played = [player_of(in_chunks(settings_of(*GIVEN), 1)) for _ in range(2)]
-    return differing(told(played[0], of(2)), told(played[1], alone)), multiprocessing.current_process().daemon
+    return differing(
+        trace_of(played[0], by_workers(2)), trace_of(played[1], by_this_process)
+    ), multiprocessing.current_process().daemon
 
 
 @pytest.mark.slow
@@ -474,26 +448,9 @@ def test_a_thousand_rounds_grow_nothing() -> None:
     """In a process of its own: what other tests left in this one is shared with workers until
     somebody's garbage collection looks at it.
     """
-    script = "from test_crew_deaths import a_thousand_rounds; a_thousand_rounds()"
-    paths = os.pathsep.join([str(Path(__file__).parent), *sys.path])
+    script = "from helpers.long_runs import a_thousand_rounds; a_thousand_rounds()"
+    paths = os.pathsep.join(sys.path)
     subprocess.run([sys.executable, "-c", script], env={**os.environ, "PYTHONPATH": paths}, check=True)
-
-
-def a_thousand_rounds() -> None:
-    gc.collect()
-    gc.freeze()  # as the command does: a collection would unshare pages, each process's for itself
-    given = [o for o in GIVEN if not o.startswith("rounds")]
-    played = player_of(in_chunks(settings_of(*given, "rounds=1100"), 1))
-    seen = []
-    with crew_of(played, 2) as crew:
-        pids = [os.getpid(), *(pid_of(crew, number) for number in range(2))]
-        for done in play(played, crew):
-            crew.losses(played.start.server.x, True)
-            if done in (100, 1100):
-                seen.append([(pss(pid, "Anon", "Shmem"), len(os.listdir(f"/proc/{pid}/fd"))) for pid in pids])
-    for (early, files), (late, files_late) in zip(*seen, strict=True):
-        assert files_late == files
-        assert late - early < 2 * 2**20, f"{late - early} bytes"
 
 
 @pytest.mark.slow

@@ -15,11 +15,11 @@ from pathlib import Path
 
 import pytest
 import torch
-from conftest import settings_of
 from helpers.command import BINARY, read
+from helpers.federations import settings_of
 from helpers.forks import Forks
 from helpers.processes import all_gone, children, group, named_memory, until
-from test_resume import same_numbers
+from helpers.runs import same_numbers
 
 pytestmark = pytest.mark.slow
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 import torch
-from conftest import TINY, player_of, settings_of
+from helpers.federations import TINY, player_of, settings_of
 from torch import Tensor
 
 from dpfl_bench import rng

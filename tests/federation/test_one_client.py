@@ -7,7 +7,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from conftest import Played, player_on, settings_of
+from helpers.federations import Played, player_on, settings_of
 
 from dpfl_bench.data.records import Records
 from dpfl_bench.experiment.train import rounds

@@ -11,6 +11,7 @@ import pytest
 from omegaconf import OmegaConf
 
 from dpfl_bench.federation import partition
+from dpfl_bench.federation.parts import Parts, digest
 from dpfl_bench.rng import generator
 
 LABELS = np.repeat(np.arange(10), [130, 70, 100, 100, 100, 120, 80, 100, 100, 103])  # 1003 records
@@ -22,9 +23,7 @@ CLASSED = {
 }
 
 
-def deal(
-    name: str, labels: np.ndarray = LABELS, clients: int = 20, seed: int = 0, **own: float
-) -> partition.Parts:
+def deal(name: str, labels: np.ndarray = LABELS, clients: int = 20, seed: int = 0, **own: float) -> Parts:
     return getattr(partition, name)(labels, None, clients, generator(seed, "partition"), **own)
 
 
@@ -45,14 +44,14 @@ def test_every_record_goes_to_exactly_one_client(name: str, clients: int) -> Non
 
 @pytest.mark.parametrize("name", CLASSED)
 def test_same_seed_same_digest_other_seed_differs(name: str) -> None:
-    digests = [partition.digest(deal(name, seed=seed, **CLASSED[name])) for seed in (0, 0, 1)]
+    digests = [digest(deal(name, seed=seed, **CLASSED[name])) for seed in (0, 0, 1)]
     assert digests[0] == digests[1] != digests[2]
     assert len(digests[0]) == 16
 
 
 def test_digest_tells_owners_and_order_apart() -> None:
     a, b, c = np.array([0, 1]), np.array([2]), np.array([1, 2])
-    assert len({partition.digest(parts) for parts in ([a, b], [b, a], [a[:1], c])}) == 3
+    assert len({digest(parts) for parts in ([a, b], [b, a], [a[:1], c])}) == 3
 
 
 def test_shards_hold_one_class_each_where_the_sizes_divide() -> None:

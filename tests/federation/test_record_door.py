@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 import torch
-from conftest import Played, player_on, settings_of
+from helpers.federations import Played, player_on, settings_of
 
 from dpfl_bench.data.records import Records
 from dpfl_bench.federation.doors.gradient import GradientDoor, GradientPassage

@@ -9,10 +9,10 @@ import shutil
 from pathlib import Path
 
 import pytest
-from conftest import CONF
 from helpers.command import QUICK, call, metrics, read
+from helpers.federations import CONF
+from helpers.real_data import real_data
 from model_rounds import CASES, FILES, sample
-from test_data import real_data
 
 WHOLE = {"mushrooms", "quadratics", "synthetic_linear"}  # every other set is a sample, and its results say so
 UNITS = {"client": ("dp_fedavg",), "record": ("dp_scaffold", "privacy=record")}

@@ -14,7 +14,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from conftest import TINY, settings_of
+from helpers.federations import TINY, settings_of
 from torch import nn
 
 from dpfl_bench import rng

@@ -84,7 +84,7 @@ def table_of(path: Path | str) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
-def told(text: str) -> Any:
+def parsed(text: str) -> Any:
     return json.loads(text)
 
 

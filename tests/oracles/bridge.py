@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import Played, player_on, settings_of
+from helpers.federations import Played, player_on, settings_of
 
 from dpfl_bench import rng
 from dpfl_bench.config.settings import Privacy, Settings
 from dpfl_bench.data.records import Records
-from dpfl_bench.federation.partition import Parts
+from dpfl_bench.federation.parts import Parts
 from dpfl_bench.federation.sampling import LotRule
 from dpfl_bench.privacy import mechanisms
 from dpfl_bench.privacy.privunit import PrivUnit

@@ -31,7 +31,7 @@ from dpfl_bench.privacy.divergences.gaussian import delta_of_gaussian
 from dpfl_bench.privacy.privunit import PrivUnit, equal_split
 from dpfl_bench.privacy.released.clients import Releases
 from dpfl_bench.privacy.released.views import view
-from dpfl_bench.problems.linear import LinearProblem
+from dpfl_bench.problems.linear_problem import LinearProblem
 
 pytestmark = pytest.mark.slow
 SURE, RATE = 4.0, 0.5  # standard errors; learning rate

@@ -10,8 +10,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from conftest import TINY, Played, player_of, settings_of
 from helpers.command import QUICK, call, metrics, read
+from helpers.federations import TINY, Played, player_of, settings_of
 from scipy import stats
 from torch import Tensor
 

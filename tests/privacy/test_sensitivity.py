@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from conftest import Played, player_on, settings_of
+from helpers.federations import Played, player_on, settings_of
 
 from dpfl_bench.budget.budget import Budget, drawn_schedules
 from dpfl_bench.config.settings import Settings

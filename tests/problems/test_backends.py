@@ -16,11 +16,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from conftest import TINY, Played, settings_of
 from helpers.command import call
-from test_crew import CNN, LSTM, WORDS, differing, images, in_chunks, sentences, told
-from test_crew import alone as by_this_process
-from test_crew import of as by_workers
+from helpers.crews import by_this_process, by_workers, differing, in_chunks, trace_of
+from helpers.federations import TINY, Played, settings_of
+from helpers.small_networks import CNN, LSTM, WORDS, images, sentences
 from torch import Tensor, nn
 
 from dpfl_bench.assembly.model import build_problem, gradient_backend
@@ -29,7 +28,7 @@ from dpfl_bench.experiment import job
 from dpfl_bench.problems.backends.flat import Flat
 from dpfl_bench.problems.backends.loop import Loop
 from dpfl_bench.problems.backends.vmap import Vmap
-from dpfl_bench.problems.linear import LinearProblem
+from dpfl_bench.problems.linear_problem import LinearProblem
 from dpfl_bench.problems.models.cnn import cnn
 from dpfl_bench.problems.models.lstm import lstm
 from dpfl_bench.problems.models.mlp import mlp
@@ -211,7 +210,8 @@ def test_backends_by_workers(name: str, level: str) -> None:
         )
         build: Callable[[Any], Played] = images if name == "cnn" else sentences
         found = [
-            told(build(settings), by) for by in (by_this_process, by_workers(1), by_workers(2), by_workers(3))
+            trace_of(build(settings), by)
+            for by in (by_this_process, by_workers(1), by_workers(2), by_workers(3))
         ]
         assert [differing(other, found[0]) for other in found[1:]] == [[]] * 3
         ends[backend] = torch.from_numpy(np.frombuffer(found[0]["server.x"][-1]).copy())

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from test_models import CASES, Case, started
+from helpers.networks import CASES, Case, started
 from torch import Tensor, nn
 from torch.nn import functional
 from torch.nn.utils import prune

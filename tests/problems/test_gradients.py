@@ -11,7 +11,7 @@ from functools import partial
 import numpy as np
 import pytest
 import torch
-from conftest import settings_of
+from helpers.federations import settings_of
 from oracles import reference as ref
 from scipy.optimize import minimize
 from torch import Tensor, nn
@@ -24,7 +24,8 @@ from dpfl_bench.federation.clients import Federation
 from dpfl_bench.federation.evaluation import evaluate
 from dpfl_bench.federation.sampling import LotRule
 from dpfl_bench.problems import optimum
-from dpfl_bench.problems.linear import LinearProblem, linreg, logreg
+from dpfl_bench.problems.linear import linreg, logreg
+from dpfl_bench.problems.linear_problem import LinearProblem
 from dpfl_bench.problems.models.cnn import cnn
 from dpfl_bench.problems.models.mlp import mlp
 from dpfl_bench.problems.module import ModuleProblem

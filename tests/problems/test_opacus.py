@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from conftest import TINY, Played, player_on, settings_of
 from helpers.command import call
+from helpers.federations import TINY, Played, player_on, settings_of
 from torch import Tensor, nn
 
 from dpfl_bench.assembly.model import build_problem, gradient_backend

@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from conftest import player_on, settings_of
 from helpers.command import QUICK, call
+from helpers.federations import player_on, settings_of
 
 from dpfl_bench.data.records import Records
 from dpfl_bench.problems import optimum
-from dpfl_bench.problems.linear import LinearProblem
+from dpfl_bench.problems.linear_problem import LinearProblem
 
 KINDS = {"logistic": 2, "softmax": 3, "squares": 0}
 

@@ -15,16 +15,15 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from conftest import TINY, player_of, settings_of
-from test_crew import in_chunks, same_with_every_crew
+from helpers.crews import in_chunks, same_with_every_crew
+from helpers.federations import TINY, player_of, settings_of
+from helpers.kernels import ROUNDING, SHAPES, check_kernels, drawn, looped
 from torch import Tensor
 
 from dpfl_bench.federation import evaluation
 from dpfl_bench.machine import device
 from dpfl_bench.problems import products
 from dpfl_bench.problems.products import bmm, packed
-
-ROUNDING = {torch.float32: 1e-5, torch.float64: 1e-13}
 
 
 @pytest.fixture
@@ -37,15 +36,6 @@ def multiplied(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return calls
 
 
-def drawn(*shape: int, dtype: torch.dtype = torch.float64) -> Tensor:
-    return torch.from_numpy(np.random.default_rng(sum(shape)).normal(size=shape)).to(dtype)
-
-
-def looped(a: Tensor, b: Tensor) -> Tensor:
-    """einsum's own loops: no BLAS."""
-    return torch.from_numpy(np.einsum("nij,njk->nik", a.double().numpy(), b.double().numpy(), optimize=False))
-
-
 LAID_OUT: dict[str, Callable[[Tensor], Tensor]] = {
     "rows": lambda t: t.contiguous(),
     "columns": lambda t: t.transpose(1, 2).contiguous().transpose(1, 2),
@@ -53,7 +43,6 @@ LAID_OUT: dict[str, Callable[[Tensor], Tensor]] = {
     "records far apart": lambda t: torch.cat([t, t], 1)[:, : t.shape[1]],
     "every other number": lambda t: t.repeat_interleave(2, 2)[:, :, ::2],
 }
-SHAPES = [(3, 4, 5, 6), (1, 1, 7, 9), (2, 9, 1, 3), (4, 3, 8, 1), (2, 16, 196, 16), (3, 1, 1, 1)]
 
 
 @pytest.mark.parametrize("dtype", ROUNDING)
@@ -131,35 +120,6 @@ def test_numpy_does_not_tell_who_diverges(multiplies: str, multiplied: list[str]
     assert set(multiplied) == {multiplies}
 
 
-LARGER = [
-    (2, 10, 784, 20),
-    (2, 10, 20, 784),
-    (2, 1, 5000, 1),
-    (2, 64, 7, 7),
-    (3, 32, 25, 256),
-    (2, 16, 196, 16),
-]
-
-
-def check_kernels() -> None:
-    """Right, and the same bits wherever the numbers lie."""
-    for dtype in ROUNDING:
-        for n, i, j, k in [*SHAPES, *LARGER]:
-            a, b = drawn(n, i, j, dtype=dtype), drawn(n, k, j, dtype=dtype).transpose(1, 2)
-            expected, found = looped(a, b), set()
-            for offset in (0, 1, 3, 8):
-                shifted = [
-                    torch.empty(t.numel() + 8, dtype=dtype)[offset : offset + t.numel()]
-                    .view(t.shape)
-                    .copy_(t)
-                    for t in (a, b)
-                ]
-                product = bmm(shifted[0], shifted[1], out=torch.full((n, i, k), float("nan"), dtype=dtype))
-                assert (product - expected).abs().max() <= ROUNDING[dtype] * max(1, expected.abs().max())
-                found.add(product.numpy().tobytes())
-            assert len(found) == 1
-
-
 def test_kernels_that_openblas_is_told_to_take(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(device, "numpy_multiplies", lambda: True)
     check_kernels()
@@ -168,14 +128,13 @@ def test_kernels_that_openblas_is_told_to_take(monkeypatch: pytest.MonkeyPatch) 
 def test_kernels_that_openblas_takes_by_itself() -> None:
     """Whatever this environment says."""
     script = (
-        "from dpfl_bench.machine import device; device.numpy_multiplies = lambda: True; import test_products;"
-        " test_products.check_kernels()"
+        "from dpfl_bench.machine import device; device.numpy_multiplies = lambda: True; from helpers import"
+        " kernels; kernels.check_kernels()"
     )
     own = {name: word for name, word in os.environ.items() if not name.startswith("OPENBLAS_")}
     subprocess.run(
         [sys.executable, "-c", script],
-        env=own
-        | {"PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), str(Path(__file__).parents[1])])},
+        env=own | {"PYTHONPATH": os.pathsep.join(sys.path)},
         check=True,
     )
 

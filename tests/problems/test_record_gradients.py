@@ -18,7 +18,7 @@ from torch.nn import functional
 from dpfl_bench.problems.backends import loop
 from dpfl_bench.problems.backends.loop import Loop
 from dpfl_bench.problems.backends.vmap import Vmap
-from dpfl_bench.problems.linear import LinearProblem
+from dpfl_bench.problems.linear_problem import LinearProblem
 from dpfl_bench.problems.models.cnn import cnn
 from dpfl_bench.problems.models.mlp import mlp
 from dpfl_bench.problems.module import ModuleProblem

@@ -16,8 +16,8 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
-from conftest import settings_of
 from helpers.command import QUICK, call, read
+from helpers.federations import settings_of
 
 from dpfl_bench.results import lock
 from dpfl_bench.results.folder import RunFolder

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import settings_of
 from helpers.command import QUICK, call
+from helpers.federations import settings_of
 
 from dpfl_bench.checks.errors import ConfigError
 from dpfl_bench.data import contents, libsvm

@@ -13,8 +13,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from conftest import settings_of
 from helpers.command import QUICK, call, metrics
+from helpers.federations import settings_of
 
 from dpfl_bench.checks.errors import ConfigError
 from dpfl_bench.config import trackers as config_trackers

@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Protocol
 
 import pytest
-from conftest import settings_of
 from helpers.command import BINARY, command, read
+from helpers.federations import settings_of
 from helpers.forks import Child, Forks, forks
 from helpers.processes import alive, all_gone, descendants, group, leads_a_group, until
-from test_resume import same_numbers
+from helpers.runs import same_numbers
 
 from dpfl_bench.results.folder import RunFolder
 

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import settings_of
 from helpers.command import QUICK, Said, call
+from helpers.federations import settings_of
 
 from dpfl_bench.results.folder import RunFolder
 from dpfl_bench.sweep.estimate import Measured

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 import yaml
-from conftest import CONF
+from helpers.federations import CONF
 
 from dpfl_bench.checks.errors import ConfigError
 from dpfl_bench.machine import signals

@@ -14,8 +14,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from conftest import settings_of
 from helpers.command import QUICK, call
+from helpers.federations import settings_of
 
 from dpfl_bench.results.folder import RunFolder
 from dpfl_bench.results.lock import locked

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from dpfl_bench.privacy.refusals import PrivacyError
+from dpfl_bench.privacy import refusals
 
 _LOG_SQRT_2PI = 0.5 * math.log(2 * math.pi)
 _GAUSS_LEGENDRE = (  # 8 points: (node, weight), each standing for +node and -node
@@ -78,7 +78,7 @@ def mu_for(eps: float, delta: float) -> float:
     """
     check_delta(delta)
     if not eps >= 0:
-        raise PrivacyError(f"eps={eps}: expected eps >= 0 (use eps=inf for no privacy)")
+        raise refusals.eps_out_of_range(eps, zero=True)
     if eps == math.inf:
         return math.inf
     target = math.log(delta)
@@ -94,6 +94,4 @@ def mu_for(eps: float, delta: float) -> float:
 
 def check_delta(delta: float) -> None:
     if not 0 < delta < 1:
-        raise PrivacyError(
-            f"delta={delta}: expected 0 < delta < 1 (1e-5, or below one over the number of clients)"
-        )
+        raise refusals.delta_out_of_range(delta)

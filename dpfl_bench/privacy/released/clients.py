@@ -24,7 +24,7 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Literal
 
-from dpfl_bench.privacy.refusals import PrivacyError, check_known
+from dpfl_bench.privacy import refusals
 from dpfl_bench.privacy.released.composition import Companion
 
 Neighbours = Literal["replace_one", "add_remove_one"]
@@ -64,7 +64,7 @@ class Releases:
     mechanism: Literal["gaussian", "pure"] = "gaussian"
 
     def __post_init__(self) -> None:
-        check_known(
+        refusals.check_known(
             sampling=(self.sampling, ("full", "fixed", "poisson")),
             trust=(self.trust, ("local", "secagg", "central")),
             neighbours=(self.neighbours, ("replace_one", "add_remove_one")),
@@ -82,48 +82,33 @@ class Releases:
 
     def _check_counts(self) -> None:
         if not 1 <= self.cohort_size <= self.clients:
-            raise PrivacyError(f"cohort_size={self.cohort_size}: expected 1 to clients={self.clients}")
+            raise refusals.count_out_of_range("cohort_size", self.cohort_size, f"1 to clients={self.clients}")
         if not 0 <= self.worst <= self.rounds:
-            raise PrivacyError(f"worst={self.worst}: expected 0 to rounds={self.rounds}")
+            raise refusals.count_out_of_range("worst", self.worst, f"0 to rounds={self.rounds}")
         if not 1 <= self.smallest_cohort <= self.clients:
-            raise PrivacyError(
-                f"smallest_cohort={self.smallest_cohort}: expected 1 to clients={self.clients}"
+            raise refusals.count_out_of_range(
+                "smallest_cohort", self.smallest_cohort, f"1 to clients={self.clients}"
             )
         if self.sampling == "full" and (self.cohort_size != self.clients or self.worst != self.rounds):
-            raise PrivacyError(
-                f"sampling=full: expected cohort_size=clients={self.clients} and worst=rounds={self.rounds}, "
-                f"got cohort_size={self.cohort_size}, worst={self.worst} (use sampling=fixed)"
-            )
+            raise refusals.not_everybody(self.clients, self.rounds, self.cohort_size, self.worst)
         if self.sampling != "poisson" and self.smallest_cohort != self.cohort_size:
-            raise PrivacyError(
-                f"smallest_cohort={self.smallest_cohort}: expected cohort_size={self.cohort_size} under"
-                f" sampling={self.sampling}"
+            raise refusals.count_out_of_range(
+                "smallest_cohort",
+                self.smallest_cohort,
+                f"cohort_size={self.cohort_size} under sampling={self.sampling}",
             )
 
     def _check_pure(self) -> None:
         if self.mechanism == "pure" and self.trust != "local":
-            raise PrivacyError(
-                f"mechanism=pure trust={self.trust}: expected trust=local (or use mechanism=gaussian)"
-            )
+            raise refusals.pure_without_local_trust(self.trust)
         if self.mechanism == "pure" and self.companions:
-            names = ", ".join(c.name for c in self.companions)
-            raise PrivacyError(
-                f"mechanism=pure: expected no Gaussian companions, got {names} (count all that a message"
-                " holds in eps_0)"
-            )
+            raise refusals.pure_with_companions(c.name for c in self.companions)
 
     def _check_colluding(self) -> None:
         if self.colluding == 0:
             return
         if self.trust != "secagg":
-            raise PrivacyError(
-                f"privacy.colluding={self.colluding}: expected 0 under privacy.trust={self.trust}, where"
-                " noise is not shared (use secagg)"
-            )
+            raise refusals.colluding_without_shares(self.colluding, self.trust)
         most = min(self.smallest_cohort, self.cohort_size) - 1
         if not 0 <= self.colluding <= most:
-            raise PrivacyError(
-                f"privacy.colluding={self.colluding}: expected 0 to {most}, one less than the smallest"
-                " cohort, or no honest noise is left in it; lower it, take larger cohorts, or use"
-                " privacy=local"
-            )
+            raise refusals.too_many_colluding(self.colluding, most)

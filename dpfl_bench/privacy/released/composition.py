@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-from dpfl_bench.privacy.refusals import PrivacyError, check_known
+from dpfl_bench.privacy import refusals
 
 Mechanism = Literal["gaussian", "poisson", "fixed", "pure"]
 Rounds = tuple[
@@ -25,12 +25,9 @@ class Companion:
     value: float
 
     def __post_init__(self) -> None:
-        check_known(kind=(self.kind, ("times", "squared")))
+        refusals.check_known(kind=(self.kind, ("times", "squared")))
         if not 0 < self.value < math.inf:
-            raise PrivacyError(
-                f"companion {self.name}: value={self.value}: expected a number > 0 (leave it out if it"
-                " releases nothing)"
-            )
+            raise refusals.companion_without_value(self.name, self.value)
 
     def noise_multiplier(self, z: float) -> float:
         return self.value * (z if self.kind == "times" else z * z)
@@ -63,9 +60,11 @@ class Composition:
 
     def __post_init__(self) -> None:
         if self.rounds and not 0 < self.share <= 1:
-            raise PrivacyError(f"share={self.share}: expected a participation with 0 < share <= 1")
+            raise refusals.count_out_of_range("share", self.share, "a participation with 0 < share <= 1")
         if self.rounds and self.times != sum(k * count for k, count in self.rounds):
-            raise PrivacyError(f"times={self.times}: expected the releases of all rounds={self.rounds}")
+            raise refusals.count_out_of_range(
+                "times", self.times, f"the releases of all rounds={self.rounds}"
+            )
 
     def joint(self, z: float) -> float:
         """The noise multiplier of main release and companions as one Gaussian: 1/joint^2 = 1/z^2 +

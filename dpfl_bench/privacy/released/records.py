@@ -14,7 +14,7 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-from dpfl_bench.privacy.refusals import PrivacyError, check_known
+from dpfl_bench.privacy import refusals
 from dpfl_bench.privacy.released.clients import Neighbours
 from dpfl_bench.privacy.released.composition import Rounds
 
@@ -40,43 +40,38 @@ class RecordReleases:
     holders: int = 1  # clients that hold the most shared record
 
     def __post_init__(self) -> None:
-        check_known(
+        refusals.check_known(
             lots=(self.lots, ("full", "fixed", "poisson")),
             neighbours=(self.neighbours, ("replace_one", "add_remove_one")),
         )
-        pair = f"lots={self.lots} neighbours={self.neighbours}: no valid accountant"
-        if self.lots == "poisson" and self.neighbours == "replace_one":
-            raise PrivacyError(f"{pair} (use neighbours=add_remove_one or batch_size lots)")
-        if self.lots == "fixed" and self.neighbours == "add_remove_one":
-            raise PrivacyError(f"{pair} (use neighbours=replace_one or sample_rate lots)")
+        if (self.lots, self.neighbours) in (("poisson", "replace_one"), ("fixed", "add_remove_one")):
+            raise refusals.lots_not_covered(self.lots, self.neighbours)
         self._check_lots()
         self._check_rounds()
 
     def _check_lots(self) -> None:
         if self.lots == "fixed" and not 1 <= self.sample <= self.population:
-            raise PrivacyError(
-                f"sample={self.sample}: expected 1 to population={self.population}, the records of the"
-                " smallest client"
+            raise refusals.count_out_of_range(
+                "sample",
+                self.sample,
+                f"1 to population={self.population}, the records of the smallest client",
             )
         if not 0 < self.rate <= 1:
-            raise PrivacyError(f"rate={self.rate}: expected 0 < rate <= 1")
+            raise refusals.count_out_of_range("rate", self.rate, "0 < rate <= 1")
         expected = self.sample / self.population if self.lots == "fixed" else 1.0
         if self.lots != "poisson" and not math.isclose(self.rate, expected, rel_tol=1e-9):
-            raise PrivacyError(f"rate={self.rate}: expected {expected:.6g} under lots={self.lots}")
+            raise refusals.count_out_of_range("rate", self.rate, f"{expected:.6g} under lots={self.lots}")
 
     def _check_rounds(self) -> None:
         if any(k < 1 or count < 1 for k, count in self.rounds):
-            raise PrivacyError(
+            raise refusals.PrivacyError(
                 f"rounds={self.rounds}: expected pairs (noised gradients >= 1, number of rounds >= 1)"
             )
         if not 0 < self.share <= 1:
-            raise PrivacyError(f"share={self.share}: expected 0 < share <= 1")
+            raise refusals.count_out_of_range("share", self.share, "0 < share <= 1")
         most = self.gradients * self.holders
         if not 0 <= self.worst <= most or self.cohort_size < 1 or self.holders < 1:
-            raise PrivacyError(
-                f"worst={self.worst}, cohort_size={self.cohort_size}, holders={self.holders}: expected 0 to {most}"
-                " gradients, and at least 1 client"
-            )
+            raise refusals.record_counts_out_of_range(self.worst, self.cohort_size, self.holders, most)
 
     @property
     def gradients(self) -> int:
@@ -89,9 +84,10 @@ class RecordReleases:
         """
         planned = sum(count for _, count in self.rounds)
         if not 0 <= rounds_done <= planned:
-            raise PrivacyError(
-                f"rounds_done={rounds_done}: expected 0 to {planned}, the rounds planned (plan a longer run"
-                " and cut it)"
+            raise refusals.count_out_of_range(
+                "rounds_done",
+                rounds_done,
+                f"0 to {planned}, the rounds planned (plan a longer run and cut it)",
             )
         kept, left = [], rounds_done
         for k, count in self.rounds:

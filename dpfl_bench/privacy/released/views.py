@@ -6,7 +6,7 @@ import dataclasses
 import math
 from typing import Literal
 
-from dpfl_bench.privacy.refusals import PrivacyError
+from dpfl_bench.privacy import refusals
 from dpfl_bench.privacy.released.clients import Neighbours, Releases, Sampling
 from dpfl_bench.privacy.released.composition import Composition, Mechanism, View
 from dpfl_bench.privacy.released.records import RecordReleases
@@ -25,8 +25,7 @@ def view(releases: Releases | RecordReleases, observer: Observer) -> View | None
     how the coins fell: a number that did would tell of a secret. `third_party_given_cohorts`: the
     same third party, told the cohorts of this run. `worst` counts.
     """
-    if observer not in ("server", "third_party", "third_party_given_cohorts"):
-        raise PrivacyError(f"observer={observer}: expected server, third_party or third_party_given_cohorts")
+    refusals.check_known(observer=(observer, ("server", "third_party", "third_party_given_cohorts")))
     if isinstance(releases, Releases) and releases.trust == "central" and observer == "server":
         return None
     given = _given_cohorts(releases, observer == "server")
@@ -96,12 +95,7 @@ def _before_the_draw(releases: Releases | RecordReleases, given: Composition) ->
     pair = releases.sampling, releases.neighbours
     secret = releases.memoryless and releases.colluding == 0 and releases.mechanism == "gaussian"
     if releases.trust == "central" and releases.memoryless and pair not in _AMPLIFIED:
-        nearest = "replace_one" if releases.sampling == "fixed" else "add_remove_one"
-        raise PrivacyError(
-            f"trust=central sampling={releases.sampling} neighbours={releases.neighbours}: no valid"
-            f" accountant (use neighbours={nearest} or"
-            f" sampling={'poisson' if releases.sampling == 'fixed' else 'fixed'})"
-        )
+        raise refusals.sampling_not_covered(releases.sampling, releases.neighbours)
     shows = not releases.sums_only or (releases.sampling == "poisson" and releases.trust != "central")
     if not secret or shows or pair not in _AMPLIFIED:
         return _averaged(releases, given)
@@ -134,11 +128,7 @@ def _averaged(releases: Releases | RecordReleases, given: Composition) -> Compos
     scale, share = given.scale, releases.cohort_size / releases.clients
     if releases.sampling == "poisson" and releases.sums_only:
         if releases.colluding:
-            raise PrivacyError(
-                f"privacy.colluding={releases.colluding}: a poisson cohort may hold no honest noise beside"
-                " theirs, so there is no bound before the cohorts are drawn (use client_sampling=fixed or"
-                " observer=server)"
-            )
+            raise refusals.no_honest_noise(releases.colluding)
         scale = min(scale, 1.0)  # a client may be alone in its cohort
     return dataclasses.replace(
         given, times=releases.rounds, scale=scale, share=share, rounds=((1, releases.rounds),)

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from dpfl_bench.checks import ranges
+from dpfl_bench.checks.ranges import ACTIVATION
 
 
 class TemperedSigmoid(nn.Module):
@@ -27,7 +28,7 @@ class TemperedSigmoid(nn.Module):
 
 def activation(name: str, s: float, temp: float, o: float) -> Callable[[], nn.Module]:
     """What makes the layer of this name; s, temp and o are the tempered sigmoid's."""
-    ranges.check("model.activation", name, ranges.ACTIVATION)
+    ranges.check("model.activation", name, ACTIVATION)
     makers: dict[str, Callable[[], nn.Module]] = {
         "relu": nn.ReLU,
         "tanh": nn.Tanh,

@@ -1,5 +1,5 @@
 """The layers of a convolutional network and the sizes of their maps, without torch: whether a
-record fits is known before any is made.
+record fits is known before any layer is built.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from typing import Any
 
 PerLayer = Any  # a whole number for all convolutions, or a list of one for each
 STRIDE, POOL = 1, 2  # of a plain network
-VGG_KERNEL = 3
 
 
 @dataclass(frozen=True)

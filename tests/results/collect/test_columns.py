@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 import yaml
-from conftest import CONF
 from helpers.collected import finish, free, table_of
+from helpers.federations import CONF
 from omegaconf import OmegaConf
 
 from dpfl_bench.config import compose

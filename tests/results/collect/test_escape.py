@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from helpers.collected import finish, free, png_size, table_of
 from helpers.command import call
-from test_collect_tables import checked_tex, odd_table
+from helpers.tables import checked_tex, odd_table
 
 from dpfl_bench.results import escape, plots
 from dpfl_bench.results.collect import tables

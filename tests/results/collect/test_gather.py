@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from helpers.collected import finish, table_of, told, unfinished
+from helpers.collected import finish, parsed, table_of, unfinished
 from helpers.command import QUICK, call
 
 from dpfl_bench.checks.errors import ConfigError
@@ -171,7 +171,7 @@ def _write(name: str, content: str | bytes) -> Callable[[Path], object]:
 
 def _change(**fields: object) -> Callable[[Path], object]:
     return lambda run: (run / "result.json").write_text(
-        json.dumps({**told((run / "result.json").read_text()), **fields})
+        json.dumps({**parsed((run / "result.json").read_text()), **fields})
     )
 
 
@@ -303,7 +303,7 @@ def test_a_real_sweep_over_seeds_is_that_with_repeats() -> None:
     for folder in Path(
         "seeds/runs"
     ).iterdir():  # the table is of the files: one run taken away is one seed less
-        if told((folder / "result.json").read_text())["run_id"] in other["run_ids"]:
+        if parsed((folder / "result.json").read_text())["run_id"] in other["run_ids"]:
             shutil.rmtree(folder)
             break
     assert RunFolder(folder).finished is None

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 import yaml
-from conftest import CONF
 from helpers.collected import finish, free, table_of
 from helpers.command import Said, call
+from helpers.federations import CONF
 
 from dpfl_bench.results import plots
 from dpfl_bench.results.collect import columns

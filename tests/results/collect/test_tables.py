@@ -15,15 +15,13 @@ import numpy as np
 import pytest
 from helpers.collected import BASE, finish, free, table_of
 from helpers.command import call
+from helpers.tables import INF, checked_tex, odd_table
 
 from dpfl_bench.results.collect import points as points_of
 from dpfl_bench.results.collect import tables
-from dpfl_bench.results.collect.best import Table
 from dpfl_bench.results.collect.gather import collect
 from dpfl_bench.results.collect.points import Row
 from dpfl_bench.results.collect.tables import TUNING
-
-INF, NAN = math.inf, math.nan
 
 
 def row(name: str, **more: Any) -> Row:
@@ -442,85 +440,10 @@ def test_clip_and_lr_are_told_where_they_were_swept() -> None:
     assert collect(["runs"], "out").table.swept == ["clip", "lr"]
 
 
-def odd_table() -> Table:
-    """Names that a markup language would stumble over."""
-    names = [
-        "a_b & c%",
-        "$x^2$ #1 {y}",
-        "back\\slash ~tilde",
-        "<|>",
-        "[opt]",
-        "*star",
-        'say "so"',
-        "é ü ß",
-        "λ → ∞",
-    ]
-    common = {
-        "eps_target": 0.5,
-        "clip": None,
-        "lr": 0.1,
-        "x_y": None,
-        "guarantee": "g, δ",
-        "run_ids": [],
-        "points": 1,
-        "eps": 0.5,
-    }
-    common |= {
-        "local_steps": 1,
-        "rounds": 100,
-        "total_steps": None,
-        "test_error_mean": 0.1,
-        "test_error_std": 0.01,
-        "tried": [1, 2, 4],
-        "as_good": [1, 4],
-        "varied": ["x_y"],
-    }
-    private, free = (
-        {"budget": 0.5, "gap": NAN, "tuning_eps": 1.25, "tuning_trials": 4.0},
-        {"budget": INF, "gap": -0.01, "tuning_eps": None, "tuning_trials": None},
-    )
-    rows = [
-        {
-            **common,
-            **(free if n % 2 else private),
-            "dataset": name,
-            "algo": f"dp_{name}",
-            "setting": name,
-            "n_seeds": 1 + n,
-        }
-        for n, name in enumerate(names)
-    ]
-    return Table(rows, ["clip", "x_y"])
-
-
 def test_markdown_keeps_its_columns() -> None:
     lines = tables.markdown(odd_table()).splitlines()
     assert len(lines) == 11
     assert len({len(re.findall(r"(?<!\\)\|", line)) for line in lines}) == 1
-
-
-def checked_tex(text: str) -> int:
-    """Its rows, of a text in which nothing special is bare and each row has as many cells as the
-    tabular has columns.
-    """
-    assert text.splitlines()[0] == r"% \usepackage{booktabs}"
-    begin, body, end = re.split(r"(?s)\\toprule\n(.*)\\bottomrule\n", text)
-    (columns,) = re.findall(r"\\begin\{tabular\}\{([lr]+)\}", begin)
-    assert end.startswith("\\end{tabular}\n")
-    lines = [line for line in body.splitlines() if line != r"\midrule"]
-    assert all(line.endswith(r" \\") for line in lines)
-    assert {len(re.findall(r"(?<!\\)&", line)) + 1 for line in lines} == {len(columns)}
-    bare = text.partition("\n")[2]
-    for escaped in (r"\\[&%$#_{}]", r"\$\\(?:pm|infty|varepsilon)\$", r"\$[+-][\d.]+\$"):
-        bare = re.sub(escaped, "", bare)
-    depth = 0
-    for c in bare.replace("&", ""):
-        depth += (c == "{") - (c == "}")
-        assert depth >= 0
-    assert depth == 0
-    assert not re.search(r"[%$#_^~]", re.sub(r"\\text\w+", "", bare))
-    assert not re.search(r"[^\x00-\u017f]", text)
-    return len(lines)
 
 
 def test_latex_is_well_formed() -> None:

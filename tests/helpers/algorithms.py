@@ -1,0 +1,76 @@
+"""Every algorithm there is: one for each conf/algo/*.yaml, at each unit of privacy."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from dpfl_bench.config.settings import Settings
+from helpers.federations import CONF, TINY, settings_of
+
+
+@dataclass(frozen=True)
+class Algo:
+    """One conf/algo/*.yaml, ours or of a folder named in DPFL_TEST_CONF, at client level or with
+    the overrides of record level.
+    """
+
+    name: str
+    folder: str | None
+    overrides: tuple[str, ...] = ()
+
+    @property
+    def id(self) -> str:
+        return f"{self.name}-record" if self.overrides else self.name
+
+    def settings(self, **changes: Any) -> Settings:
+        """On TINY, with these settings instead of its own. Composing takes a while, so what needs
+        no composing is replaced.
+        """
+        settings = settings_of(f"algo={self.name}", *TINY, *self.overrides, config_dir=self.folder)
+        if (
+            settings.sample_rate is not None and "sample_rate" not in changes
+        ):  # Poisson lots are part of it: ones that suit TINY
+            changes = {**{k: v for k, v in changes.items() if k != "batch_size"}, "sample_rate": 0.3}
+        if settings.algo.get("warm_rounds", 0) is None:  # so that TINY's few rounds are not all of them
+            changes = {**changes, "algo": {**settings.algo, "warm_rounds": 1}}
+        if "privacy" in changes:
+            changes["privacy"] = dataclasses.replace(settings.privacy, **changes["privacy"])
+        made = dataclasses.replace(settings, **changes)
+        if made.private and made.privacy.unit == "record" and made.lots != "full":
+            matching: Any = "replace_one" if made.lots == "fixed" else "add_remove_one"
+            made = dataclasses.replace(made, privacy=dataclasses.replace(made.privacy, neighbours=matching))
+        return made
+
+    @property
+    def warm(self) -> bool:
+        """Whether the model stands still in its first rounds."""
+        return self.settings().algo.get("warm_rounds", 0) != 0
+
+
+def _algorithms() -> list[Algo]:
+    named = os.environ.get("DPFL_TEST_CONF", "")
+    folders: list[str | None] = [None, *(folder for folder in named.split(os.pathsep) if folder)]
+    found = [Algo(name, folder) for folder in folders for name in _names(Path(folder) if folder else CONF)]
+    return [algo for client in found for algo in (client, *_at_record_level(client))]
+
+
+def _at_record_level(client: Algo) -> list[Algo]:
+    settings = client.settings()
+    if not settings.private or settings.privacy.unit == "record" or settings.privacy.bound != "clip":
+        return []
+    naive = ("algo.naive=true",) if "naive" in settings.algo else ()
+    return [Algo(client.name, client.folder, ("privacy=record", *naive))]
+
+
+def _names(folder: Path) -> list[str]:
+    found = sorted((folder / "algo").rglob("*.yaml"))
+    return [
+        path.relative_to(folder / "algo").with_suffix("").as_posix() for path in found if path.stem[0] != "_"
+    ]
+
+
+ALGORITHMS = _algorithms()
