@@ -12,8 +12,8 @@ import torch
 from dpfl_bench.config.settings import Settings
 from dpfl_bench.experiment import train
 from dpfl_bench.federation.alone import Alone
-from dpfl_bench.federation.crew import Workers
 from dpfl_bench.federation.state import TrainingState
+from dpfl_bench.federation.workers import Workers
 from helpers.federations import Played, player_of
 
 COUNTS = (1, 2, 3)
