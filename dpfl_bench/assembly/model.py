@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any, Literal, cast
 
@@ -13,7 +14,7 @@ from dpfl_bench.checks.errors import ConfigError
 from dpfl_bench.config import fits
 from dpfl_bench.config.call import call as call
 from dpfl_bench.config.settings import Settings
-from dpfl_bench.config.validate import checked
+from dpfl_bench.config.typed import checked
 from dpfl_bench.machine import device
 from dpfl_bench.problems import linear, tasks
 from dpfl_bench.problems.module import ModuleProblem, check_module
@@ -42,6 +43,8 @@ def build_problem(settings: Settings, shape: list[int], classes: int) -> Problem
     except ValueError as error:
         raise ConfigError(str(error)) from None
     backend = gradient_backend(settings, module, device.choose(settings.device))
+    if backend == "opacus":
+        _check_opacus(settings, make, shape, classes if task == "next_token" else 0)
     return ModuleProblem(make, classes, task=_task(settings), backend=backend)
 
 
@@ -64,6 +67,18 @@ def _closed_form(settings: Settings, model: Any) -> Problem:
     return cast(Problem, model)
 
 
+def _check_opacus(settings: Settings, make: Callable[[], nn.Module], shape: list[int], tokens: int) -> None:
+    """Refuse models whose records' gradients Opacus cannot compute."""
+    from dpfl_bench.problems.backends.opacus import check_opacus
+
+    try:
+        check_opacus(make, shape, tokens)
+    except ValueError as error:
+        raise ConfigError(
+            f"engine.backend=opacus: model={settings.model['name']}: {error}; use auto, flat or loop"
+        ) from None
+
+
 def _task(settings: Settings) -> tasks.Task:
     """The loss and the score that the data set asks for."""
     name = settings.dataset.get("task", "classify")
@@ -78,7 +93,7 @@ def gradient_backend(settings: Settings, module: nn.Module, where: torch.device)
     """The backend asked for; under `auto`, `flat` on a CPU and `vmap` on a GPU where vmap knows all
     layers.
     """
-    from dpfl_bench.problems.backends import UNBATCHED
+    from dpfl_bench.problems.backends.vmap import UNBATCHED
 
     asked = settings.engine.backend
     batches = not any(isinstance(layer, UNBATCHED) for layer in module.modules())

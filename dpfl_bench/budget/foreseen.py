@@ -12,8 +12,8 @@ def foreseen(settings: Settings) -> Holders:
     """The holders that the YAML files and the setting `records` tell.
 
     Where clients may share records, the partition is asked who gets which: the number of records
-    alone decides that. A partition that declares nothing counts as disjoint. A run counts the real holders when its
-    data are dealt (`assembly/data.py`).
+    alone decides that. A partition that declares nothing counts as disjoint. A run counts the real
+    holders when its data are dealt (`assembly/data.py`).
     """
     if settings.privacy.unit != "record" or not settings.private:
         return Holders(None)

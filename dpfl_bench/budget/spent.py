@@ -40,8 +40,8 @@ class Accounting:
         return accounting.best(_bounded(releases, observer), self.noise_multiplier, self.delta)[0]
 
     def by_accountant(self, releases: Releases | RecordReleases, observer: Observer) -> dict[str, float]:
-        """Accountant -> eps, for every valid accountant that `auto` may ask. Empty where the observer is trusted or
-        where no valid bound is known.
+        """Accountant -> eps, for every valid accountant that `auto` may ask. Empty where the
+        observer is trusted, and where no valid bound is known.
         """
         seen = _known(releases, observer)
         names = dict.fromkeys(name for c in seen for name in accounting.accountants_for(c))

@@ -7,6 +7,8 @@ accountant covers, whatever run it comes from, in `privacy/`.
 
 from __future__ import annotations
 
+from importlib.util import find_spec
+
 from dpfl_bench.checks.errors import ConfigError
 from dpfl_bench.config.settings import Settings
 from dpfl_bench.config.targets import naive, remembers, uses_norms, warm_rounds
@@ -15,6 +17,7 @@ from dpfl_bench.federation import lot_size
 
 def check(settings: Settings) -> None:
     """Raise ConfigError for the first combination that is undefined or that no accountant covers."""
+    _check_backend(settings)
     _check_lots(settings)
     _check_memory(settings)
     _check_warm_rounds(settings)
@@ -28,6 +31,23 @@ def check(settings: Settings) -> None:
             _check_clients(settings)
         _check_clip(settings)
         _check_norms(settings)
+
+
+def _check_backend(settings: Settings) -> None:
+    """Opacus is there, and has records' gradients to compute. It is looked for, not imported."""
+    if settings.engine.backend != "opacus":
+        return
+    spec = find_spec("opacus")
+    if spec is None or spec.origin is None:  # a folder of that name is not the package
+        raise ConfigError(
+            "engine.backend=opacus: expected the package opacus, there is none; pip install"
+            " 'dpfl-bench[opacus]'"
+        )
+    if settings.privacy.unit != "record":
+        raise ConfigError(
+            "engine.backend=opacus: expected privacy.unit=record, where single records' gradients are"
+            f" clipped, got {settings.privacy.unit}; use auto"
+        )
 
 
 def _check_lots(settings: Settings) -> None:
