@@ -20,7 +20,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from model_rounds import CASES, FILES, Case, sample
+from model_rounds import CASES, Case, lacking, sample
 
 UNITS = {"client": ("algo=dp_fedavg",), "record": ("algo=dp_fedavg", "privacy=record")}
 REPEATS = 3
@@ -33,6 +33,7 @@ def measure(case: Case, unit: str) -> dict[str, float]:
     from dpfl_bench.config import compose, validate
     from dpfl_bench.experiment import job
     from dpfl_bench.experiment.player import build_player
+    from dpfl_bench.federation.alone import Alone
 
     overrides = (
         *case.arguments,
@@ -45,11 +46,11 @@ def measure(case: Case, unit: str) -> dict[str, float]:
     )
     settings = validate.settings(compose.composed(overrides))
     made = job.prepare(settings)
-    cohort = build_player(settings, made.budget, made.problem, made.data, 0)
-    state = cohort.start(job.initial(made, 0))
+    player = build_player(settings, made.budget, made.problem, made.data, 0)
+    state = player.start(job.initial(made, 0))
     for index in range(2):
         started = time.perf_counter()
-        state, _ = cohort.play(state, made.schedules[0].round(index))
+        state, _ = player.play(state, made.schedules[0].round(index), Alone(player))
         seconds = time.perf_counter() - started
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return {"parameters": made.problem.dimension, "seconds": seconds, "peak": peak / 1024}
@@ -83,9 +84,9 @@ def main(names: list[str], samples: Path) -> None:
     )
     real = Path(os.environ.get("DPFL_DATA_DIR", ""))
     for case in (CASES[name] for name in names or CASES):
-        missing = [file for file in FILES.get(case.dataset, ()) if not (real / file).exists()]
+        missing = lacking(case.dataset, real)
         if missing:
-            print(f"{case.name}: left out: DPFL_DATA_DIR has no {', '.join(missing)}", file=sys.stderr)
+            print(f"{case.name}: left out: DPFL_DATA_DIR lacks {missing}", file=sys.stderr)
         else:
             print(row(case, sample(case.dataset, real, samples)), flush=True)
 

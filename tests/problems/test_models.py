@@ -11,14 +11,14 @@ import numpy as np
 import pytest
 import torch
 from helpers.federations import CONF, settings_of
-from helpers.networks import CASES, CIFAR, MNIST, UNET_WIDTHS, Case, started
+from helpers.networks import BY_HAND, CASES, CIFAR, MNIST, UNET_WIDTHS, Case, fc, others, started
 from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 from torch.nn import functional
 
 from dpfl_bench.assembly.model import build_problem
 from dpfl_bench.checks.errors import ConfigError
-from dpfl_bench.problems import backends
+from dpfl_bench.problems.backends.loop import Loop
 from dpfl_bench.problems.models.activations import TemperedSigmoid, activation
 from dpfl_bench.problems.models.cnn import cnn
 from dpfl_bench.problems.models.lstm import lstm
@@ -44,9 +44,17 @@ def test_parameters_by_hand_and_in_the_first_comment(case: Case) -> None:
     assert "parameters" in first
 
 
-def test_every_network_is_tested() -> None:
-    files = [path for path in (CONF / "model").rglob("*.yaml") if "problems.models" in path.read_text()]
-    assert {path.stem for path in files} == {case.name for case in CASES}
+def test_a_network_of_a_new_file_is_tested_too() -> None:
+    """By what the head of its file says that it is tried on, with the size that its builder gives."""
+    networks = {path.stem for path in (CONF / "model").glob("*.yaml")} - {"logreg", "linreg"}
+    assert {case.name for case in CASES} == networks
+    for name in ("mlp", "lstm"):
+        new = others(CONF / "model", networks - {name})
+        assert {case.name for case in new} == {name}
+        known = {tuple(case.shape): case.count for case in BY_HAND if case.name == name}
+        assert {tuple(case.shape) for case in new} == known.keys()
+        assert new[0].tokens == (name == "lstm")
+    assert others(CONF / "model", networks - {"mlp"})[0].count == fc(784, 200, 10)
 
 
 @each_case
@@ -135,9 +143,9 @@ def test_clipped_gradients_of_records(case: Case, monkeypatch: pytest.MonkeyPatc
     the LSTM go through vmap.
     """
     small, looped = case.smaller, []
-    weighted = backends.Loop._weighted
+    weighted = Loop._weighted
     monkeypatch.setattr(
-        backends.Loop,
+        Loop,
         "_weighted",
         lambda self, *given: looped.append(len(given[1])) or weighted(self, *given),
     )
