@@ -261,7 +261,7 @@ def test_the_reader_of_imports() -> None:
     assert set(imports(tree, lazy=False, typing=False)) == {"a.b", "c.d", "e", "g", "h"}
     assert (
         layer("algorithms.fedavg")
-        < layer("federation.cohort")
+        < layer("federation.round_player")
         < layer("results.folder")
         < layer("experiment.train")
         < layer("cli")

@@ -19,7 +19,7 @@ PARTS = {
     "torch": ("torch", "training"),
     "torchvision": ("torchvision", "images, ResNet-18 features"),
     "dp-accounting": ("dp_accounting", "the accountants pld and rdp"),
-    "opacus": ("opacus", "its accountant and its gradients, for comparison"),
+    "opacus": ("opacus", "engine.backend=opacus, for comparison (dpfl-bench[opacus])"),
     "kymatio": ("kymatio", "dataset.transform=scatternet (dpfl-bench[features])"),
     "nibabel": ("nibabel", "dataset=ixi (dpfl-bench[medical])"),
     "pillow": ("PIL", "dataset=messidor (dpfl-bench[medical])"),

@@ -68,7 +68,7 @@ class Privacy:
 
 @dataclass(frozen=True)
 class Engine:
-    backend: Literal["auto", "closed_form", "flat", "vmap", "loop"]
+    backend: Literal["auto", "closed_form", "flat", "vmap", "loop", "opacus"]
     workers: int | None
     memory: float | None
     chunk: int | None
