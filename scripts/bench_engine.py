@@ -136,10 +136,10 @@ def seconds_per_round(made: Any, rounds: int, repeat: int) -> Iterator[float]:
     from dpfl_bench.experiment.player import build_player
 
     schedule = made.schedules[0]
-    cohort = build_player(made.settings, made.budget, made.problem, made.data, schedule.seed)
-    state = cohort.start(job.initial(made, schedule.seed))
-    with engine.crew(made.settings, cohort, state) as crew:
-        played = train.rounds(cohort, schedule, state, 0, crew)
+    player = build_player(made.settings, made.budget, made.problem, made.data, schedule.seed)
+    state = player.start(job.initial(made, schedule.seed))
+    with engine.crew(made.settings, player, state) as crew:
+        played = train.rounds(player, schedule, state, 0, crew)
         begun = time.perf_counter()
         for _ in range(WARM_UP_ROUNDS):
             next(played)
@@ -217,9 +217,9 @@ def _differences(made: Any) -> Iterator[float]:
     from dpfl_bench.experiment.player import build_player
 
     schedule = made.schedules[0]
-    cohort = build_player(made.settings, made.budget, made.problem, made.data, schedule.seed)
+    player = build_player(made.settings, made.budget, made.problem, made.data, schedule.seed)
     x = job.initial(made, schedule.seed)
-    for done, state, _ in train.rounds(cohort, schedule, cohort.start(x), 0):
+    for done, state, _ in train.rounds(player, schedule, player.start(x), 0):
         expected = naive(made, schedule.round(done - 1), x)
         yield float((state.server.x - expected).norm() / expected.norm())
         x = state.server.x

@@ -33,6 +33,7 @@ def measure(case: Case, unit: str) -> dict[str, float]:
     from dpfl_bench.config import compose, validate
     from dpfl_bench.experiment import job
     from dpfl_bench.experiment.player import build_player
+    from dpfl_bench.federation.alone import Alone
 
     overrides = (
         *case.arguments,
@@ -45,11 +46,11 @@ def measure(case: Case, unit: str) -> dict[str, float]:
     )
     settings = validate.settings(compose.composed(overrides))
     made = job.prepare(settings)
-    cohort = build_player(settings, made.budget, made.problem, made.data, 0)
-    state = cohort.start(job.initial(made, 0))
+    player = build_player(settings, made.budget, made.problem, made.data, 0)
+    state = player.start(job.initial(made, 0))
     for index in range(2):
         started = time.perf_counter()
-        state, _ = cohort.play(state, made.schedules[0].round(index))
+        state, _ = player.play(state, made.schedules[0].round(index), Alone(player))
         seconds = time.perf_counter() - started
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return {"parameters": made.problem.dimension, "seconds": seconds, "peak": peak / 1024}

@@ -1,4 +1,4 @@
-"""What the tests of the engine share: composed settings, the cohort that `run` would build of them,
+"""What the tests of the engine share: composed settings, the player that `run` would build of them,
 and every algorithm there is.
 """
 

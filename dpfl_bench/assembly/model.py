@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any, Literal, cast
 
@@ -12,7 +13,7 @@ from dpfl_bench.checks.errors import ConfigError
 from dpfl_bench.config import fits
 from dpfl_bench.config.call import call as call
 from dpfl_bench.config.settings import Settings
-from dpfl_bench.config.validate import checked
+from dpfl_bench.config.typed import checked
 from dpfl_bench.machine import device
 from dpfl_bench.problems import tasks
 from dpfl_bench.problems.module import ModuleProblem, check_module
@@ -42,12 +43,10 @@ def build_problem(settings: Settings, shape: list[int], classes: int) -> Problem
         raise
     except ValueError as error:
         raise ConfigError(str(error)) from None
-    return ModuleProblem(
-        make,
-        classes,
-        task=_task(settings),
-        backend=gradient_backend(settings, made, device.choose(settings.device)),
-    )
+    backend = gradient_backend(settings, made, device.choose(settings.device))
+    if backend == "opacus":
+        _check_opacus(settings, make, shape, classes if task == "next_token" else 0)
+    return ModuleProblem(make, classes, task=_task(settings), backend=backend)
 
 
 def check_parameters(settings: Settings, made: Problem) -> None:
@@ -67,6 +66,18 @@ def _closed_form(settings: Settings, made: Any) -> Problem:
     return cast(Problem, made)
 
 
+def _check_opacus(settings: Settings, make: Callable[[], nn.Module], shape: list[int], tokens: int) -> None:
+    """Refuse models whose records' gradients Opacus cannot compute."""
+    from dpfl_bench.problems.backends.opacus import check_opacus
+
+    try:
+        check_opacus(make, shape, tokens)
+    except ValueError as error:
+        raise ConfigError(
+            f"engine.backend=opacus: model={settings.model['name']}: {error}; use auto, flat or loop"
+        ) from None
+
+
 def _task(settings: Settings) -> tasks.Task:
     """What the data set asks for."""
     name = settings.dataset.get("task", "classify")
@@ -79,7 +90,7 @@ def _task(settings: Settings) -> tasks.Task:
 
 def gradient_backend(settings: Settings, module: nn.Module, where: torch.device) -> str:
     """`flat` on a CPU, `vmap` on a GPU, except for what vmap cannot do."""
-    from dpfl_bench.problems.backends import UNBATCHED
+    from dpfl_bench.problems.backends.vmap import UNBATCHED
 
     asked, batches = (
         settings.engine.backend,

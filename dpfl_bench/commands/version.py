@@ -19,7 +19,7 @@ PARTS = {
     "torch": ("torch", "training"),
     "torchvision": ("torchvision", "images, ResNet-18 features"),
     "dp-accounting": ("dp_accounting", "the accountants pld and rdp"),
-    "opacus": ("opacus", "its accountant and its gradients, for comparison"),
+    "opacus": ("opacus", "engine.backend=opacus, for comparison (dpfl-bench[opacus])"),
     "kymatio": ("kymatio", "dataset.transform=scatternet (dpfl-bench[features])"),
     "nibabel": ("nibabel", "dataset=ixi (dpfl-bench[medical])"),
     "pillow": ("PIL", "dataset=messidor (dpfl-bench[medical])"),
@@ -84,7 +84,7 @@ def _version(name: str, module: str) -> str | None:
 
 
 def _device() -> str:
-    """What device=auto finds, as far as that can be told without torch: the kind of its build, and
+    """What device=auto finds, as far as that is known without torch: the kind of its build, and
     whether a driver is there.
     """
     spec = find_spec("torch")

@@ -4,6 +4,8 @@ the reason and the nearest way.
 
 from __future__ import annotations
 
+from importlib.util import find_spec
+
 from dpfl_bench.checks.errors import ConfigError
 from dpfl_bench.config.fits import lot_too_large
 from dpfl_bench.config.settings import Settings
@@ -12,6 +14,7 @@ from dpfl_bench.config.targets import naive, remembers, uses_norms, warm_rounds
 
 def check(made: Settings) -> None:
     """Raise ConfigError for the first combination that is undefined or that no accountant covers."""
+    _check_backend(made)
     _check_lots(made)
     _check_memory(made)
     _check_warm_rounds(made)
@@ -25,6 +28,23 @@ def check(made: Settings) -> None:
             _check_clients(made)
         _check_clip(made)
         _check_norms(made)
+
+
+def _check_backend(made: Settings) -> None:
+    """Opacus is there, and has records' gradients to compute. It is looked for, not imported."""
+    if made.engine.backend != "opacus":
+        return
+    spec = find_spec("opacus")
+    if spec is None or spec.origin is None:  # a folder of that name is not the package
+        raise ConfigError(
+            "engine.backend=opacus: expected the package opacus, there is none; pip install"
+            " 'dpfl-bench[opacus]'"
+        )
+    if made.privacy.unit != "record":
+        raise ConfigError(
+            f"engine.backend=opacus: expected privacy.unit=record, where single records' gradients are"
+            f" clipped, got {made.privacy.unit}; use auto"
+        )
 
 
 def _check_lots(made: Settings) -> None:

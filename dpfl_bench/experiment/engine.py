@@ -14,9 +14,11 @@ import torch
 
 from dpfl_bench.checks.errors import ConfigError
 from dpfl_bench.config.settings import Settings
+from dpfl_bench.federation.alone import Alone
 from dpfl_bench.federation.clients import Federation
-from dpfl_bench.federation.cohort import Alone, Cohort, State
-from dpfl_bench.federation.crew import Workers
+from dpfl_bench.federation.round_player import RoundPlayer
+from dpfl_bench.federation.state import TrainingState
+from dpfl_bench.federation.workers import Workers
 from dpfl_bench.machine import device
 from dpfl_bench.problems.linear_problem import LinearProblem
 from dpfl_bench.problems.problem import Problem
@@ -49,14 +51,14 @@ def chunk(settings: Settings, problem: Problem, federation: Federation) -> int:
     return max(1, min(fits, math.ceil(m / CHUNKS_OF_NETWORKS)))
 
 
-def crew(settings: Settings, cohort: Cohort, state: State) -> Alone | Workers:
+def crew(settings: Settings, player: RoundPlayer, state: TrainingState) -> Alone | Workers:
     """Who works on one seed's rounds; the state's memories move to where the workers reach them."""
-    count = workers(settings, cohort)
-    return Alone(cohort) if count == 1 else Workers(cohort, state, count)
+    count = workers(settings, player)
+    return Alone(player) if count == 1 else Workers(player, state, count)
 
 
-def workers(settings: Settings, cohort: Cohort) -> int:
-    federation, asked = cohort.federation, settings.engine.workers
+def workers(settings: Settings, player: RoundPlayer) -> int:
+    federation, asked = player.federation, settings.engine.workers
     if not device.forks(federation.features.device):
         if asked is not None and asked > 1:
             raise ConfigError(
@@ -66,8 +68,8 @@ def workers(settings: Settings, cohort: Cohort) -> int:
         return 1
     if multiprocessing.current_process().daemon:  # of somebody's pool: it may not have children
         return 1
-    inputs, d = _lot_numbers(settings, federation), cohort.problem.dimension
-    at_once = min(settings.sampled_clients, cohort.chunk) * (VECTORS * d + inputs)
+    inputs, d = _lot_numbers(settings, federation), player.problem.dimension
+    at_once = min(settings.sampled_clients, player.chunk) * (VECTORS * d + inputs)
     if asked is None:
         small = settings.sampled_clients * settings.local_steps * (inputs + d) < SMALL_ROUND
         asked = (
@@ -75,7 +77,7 @@ def workers(settings: Settings, cohort: Cohort) -> int:
             if small
             else min(device.cores_of_a_run(), max(1, _memory_numbers(settings, federation) // at_once))
         )
-    return max(1, min(asked, len(cohort.groups(np.arange(settings.sampled_clients)))))
+    return max(1, min(asked, len(player.groups(np.arange(settings.sampled_clients)))))
 
 
 def check_memories(settings: Settings, problem: Problem, federation: Federation, remembers: bool) -> None:

@@ -7,9 +7,10 @@ from __future__ import annotations
 from typing import Any
 
 from dpfl_bench.experiment.job import Job
-from dpfl_bench.federation.cohort import Diagnostics, State
+from dpfl_bench.federation.diagnostics import Diagnostics
 from dpfl_bench.federation.evaluation import Losses, evaluate
 from dpfl_bench.federation.schedule import Schedule
+from dpfl_bench.federation.state import TrainingState
 from dpfl_bench.problems import theory
 
 NAN = float("nan")
@@ -17,7 +18,7 @@ NAN = float("nan")
 
 def metrics_row(
     job: Job,
-    state: State,
+    state: TrainingState,
     schedule: Schedule,
     done: int,
     last: Diagnostics | None,
@@ -53,12 +54,12 @@ def metrics_row(
     return row
 
 
-def _decay_term(job: Job, state: State) -> float:
+def _decay_term(job: Job, state: TrainingState) -> float:
     """weight_decay is part of the objective that is minimised, not of the reported loss."""
     return job.settings.weight_decay / 2 * state.output.double().square().sum().item()
 
 
-def psi(job: Job, state: State, schedule: Schedule, done: int) -> float:
+def psi(job: Job, state: TrainingState, schedule: Schedule, done: int) -> float:
     """Theorem 1's potential, where the algorithm has one and the optimum is known."""
     potential = getattr(job.algorithm, "potential", None)
     if potential is None or job.reference is None or state.memory is None:

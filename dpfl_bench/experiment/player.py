@@ -12,29 +12,33 @@ from dpfl_bench.config.call import call as call
 from dpfl_bench.config.settings import Settings
 from dpfl_bench.config.targets import uses_norms
 from dpfl_bench.experiment import engine
-from dpfl_bench.federation.cohort import Cohort
-from dpfl_bench.federation.doors import GradientDoor, Quantile, SendDoor
+from dpfl_bench.federation.doors.gradient import GradientDoor
+from dpfl_bench.federation.doors.quantile import Quantile
+from dpfl_bench.federation.doors.send import SendDoor
 from dpfl_bench.federation.local import Optimiser
+from dpfl_bench.federation.round_player import RoundPlayer
 from dpfl_bench.machine import device
 from dpfl_bench.privacy import lattice
 from dpfl_bench.problems.problem import Problem
 
 
-def build_player(settings: Settings, budget: Budget, made: Problem, loaded: Data, seed: int) -> Cohort:
+def build_player(settings: Settings, budget: Budget, made: Problem, loaded: Data, seed: int) -> RoundPlayer:
     """The round player of one seed."""
     privacy = settings.privacy
     closed = settings.private or privacy.bound_without_noise
     at_records = closed and privacy.unit == "record"
-    return Cohort(
+    return RoundPlayer(
         algorithm=build_algorithm(settings),
         problem=made,
         federation=loaded.federation,
         optimiser=_optimiser(settings),
-        door=build_door(settings, budget, seed) if closed and not at_records else _open_door(settings, seed),
+        send_door=build_send_door(settings, budget, seed)
+        if closed and not at_records
+        else _open_door(settings, seed),
         chunk=engine.chunk(settings, made, loaded.federation),
         seed=seed,
         clip=privacy.clip if isinstance(privacy.clip, float) else 0.0,
-        records=GradientDoor(privacy.fixed_clip, budget.noise_ratio, seed) if at_records else None,
+        gradient_door=GradientDoor(privacy.fixed_clip, budget.noise_ratio, seed) if at_records else None,
         average_last=settings.average_last,
     )
 
@@ -46,8 +50,8 @@ def _optimiser(settings: Settings) -> Optimiser:
     )
 
 
-def build_door(settings: Settings, budget: Budget, seed: int) -> SendDoor:
-    """Client level."""
+def build_send_door(settings: Settings, budget: Budget, seed: int) -> SendDoor:
+    """The closed door of client level."""
     privacy, companions = settings.privacy, {c.name: c for c in budget.companions}
     quantile = None
     if privacy.quantile is not None:

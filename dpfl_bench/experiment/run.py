@@ -19,8 +19,10 @@ from dpfl_bench.config.settings import Settings
 from dpfl_bench.experiment import engine, measure, report, resume, train
 from dpfl_bench.experiment.job import Job, initial, prepare
 from dpfl_bench.experiment.player import build_player
-from dpfl_bench.federation.cohort import Crew, Diagnostics, State
+from dpfl_bench.federation.crew import Crew
+from dpfl_bench.federation.diagnostics import Diagnostics
 from dpfl_bench.federation.schedule import Schedule
+from dpfl_bench.federation.state import TrainingState
 from dpfl_bench.machine.signals import Interrupted, Stop, graceful
 from dpfl_bench.results import modules
 from dpfl_bench.results.attempt import attempt
@@ -148,16 +150,16 @@ class _Runner:
 
     def _seed(self, schedule: Schedule, found: train.Checkpoint | None, bar: Any) -> None:
         job = self.job
-        cohort = build_player(job.settings, job.budget, job.problem, job.data, schedule.seed)
-        start = cohort.start(initial(job, schedule.seed))
+        player = build_player(job.settings, job.budget, job.problem, job.data, schedule.seed)
+        start = player.start(initial(job, schedule.seed))
         self.psi0 = measure.psi(job, start, schedule, 0)
-        state, done = (found.state(cohort), found.done) if found else (start, 0)
+        state, done = (found.state(player), found.done) if found else (start, 0)
         del start  # the clients' memories may be most of the memory there is
-        with engine.crew(job.settings, cohort, state) as crew:
+        with engine.crew(job.settings, player, state) as crew:
             if not found:
                 self._evaluate(state, schedule, 0, None, crew)
                 self._save(state, schedule, 0)
-            played = train.rounds(cohort, schedule, state, done, crew)
+            played = train.rounds(player, schedule, state, done, crew)
             for done, state, diagnostics in played:
                 self.claim.check()
                 bar.update()
@@ -176,14 +178,14 @@ class _Runner:
         )
 
     def _evaluate(
-        self, state: State, schedule: Schedule, done: int, diagnostics: Diagnostics | None, crew: Crew
+        self, state: TrainingState, schedule: Schedule, done: int, diagnostics: Diagnostics | None, crew: Crew
     ) -> None:
         row = measure.metrics_row(self.job, state, schedule, done, diagnostics, self.psi0, crew.losses)
         self.folder.metrics.append(row)
         self.folder.timing.append({"seed": schedule.seed, "round": done, "seconds": self.seconds})
         self.followers.follow()
 
-    def _save(self, state: State, schedule: Schedule, done: int) -> None:
+    def _save(self, state: TrainingState, schedule: Schedule, done: int) -> None:
         train.Checkpoint.of(
             state,
             seed=schedule.seed,

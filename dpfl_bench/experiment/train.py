@@ -11,8 +11,12 @@ from typing import IO, Any, cast
 
 import torch
 
-from dpfl_bench.federation.cohort import Cohort, Crew, Diagnostics, State
+from dpfl_bench.federation.alone import Alone
+from dpfl_bench.federation.crew import Crew
+from dpfl_bench.federation.diagnostics import Diagnostics
+from dpfl_bench.federation.round_player import RoundPlayer
 from dpfl_bench.federation.schedule import Schedule
+from dpfl_bench.federation.state import TrainingState
 from dpfl_bench.machine import sealed
 from dpfl_bench.privacy.ledger import Ledger
 
@@ -38,17 +42,21 @@ class Diverged(ArithmeticError):
 
 
 def rounds(
-    cohort: Cohort, schedule: Schedule, state: State, done: int, crew: Crew | None = None
-) -> Iterator[tuple[int, State, Diagnostics]]:
-    """Play the rounds after the first `done`: yields (rounds done, state, diagnostics). After each
-    the ledger must be the plan's.
+    player: RoundPlayer, schedule: Schedule, state: TrainingState, done: int, crew: Crew | None = None
+) -> Iterator[tuple[int, TrainingState, Diagnostics]]:
+    """Play the rounds after the first `done`; yields (rounds done, state, diagnostics) after each.
+
+    Checks after each round that the ledger holds what the schedule planned, and raises
+    OverspentError if not. Raises Diverged where no further round can be played. crew: does the
+    work; None: this process.
     """
-    planned = cohort.releases(schedule.first(done))
+    crew = crew or Alone(player)
+    planned = player.releases(schedule.first(done))
     for index in range(done, schedule.rounds):
         round = schedule.round(index)
-        state, diagnostics = cohort.play(state, round, crew)
-        planned[round.cohort] += cohort.releases_of(round)
-        state.ledger.verify(planned, index + 1 if cohort.private else 0, cohort.door.sums)
+        state, diagnostics = player.play(state, round, crew)
+        planned[round.cohort] += player.releases_of(round)
+        state.ledger.verify(planned, index + 1 if player.private else 0, player.send_door.sums)
         if not math.isfinite(state.server.x.abs().max()):  # also of NaN
             raise Diverged(index + 1)
         if diagnostics.all_blanked:
@@ -78,7 +86,7 @@ class Checkpoint:
     data: str  # whose records these are
 
     @staticmethod
-    def of(state: State, **where: object) -> Checkpoint:
+    def of(state: TrainingState, **where: object) -> Checkpoint:
         return Checkpoint(
             server=list(state.server),
             velocity=state.velocity,
@@ -91,12 +99,12 @@ class Checkpoint:
             **where,  # type: ignore[arg-type]  # the caller's keywords are the remaining fields
         )
 
-    def state(self, cohort: Cohort) -> State:
+    def state(self, player: RoundPlayer) -> TrainingState:
         """The state again, on the device that this run uses."""
-        like = self.server[0].new_empty(0).to(cohort.federation.record_weights.device, self.server[0].dtype)
-        kind = type(cohort.algorithm.start(like))
-        ledger = Ledger(cohort.federation.clients, self.released, self.taken.numpy().copy(), dict(self.sums))
-        return State(
+        like = self.server[0].new_empty(0).to(player.federation.record_weights.device, self.server[0].dtype)
+        kind = type(player.algorithm.start(like))
+        ledger = Ledger(player.federation.clients, self.released, self.taken.numpy().copy(), dict(self.sums))
+        return TrainingState(
             kind(*(t.to(like) for t in self.server)),
             None if self.velocity is None else self.velocity.to(like),
             None if self.memory is None else self.memory.to(like),

@@ -18,18 +18,16 @@ from dpfl_bench.privacy.released.clients import Sampling
 
 
 @dataclass(frozen=True)
-class Round:
-    """What round `index` (from 0) is to do; the same for every client of its cohort."""
+class PlannedRound:
+    """The plan of round `index` (from 0), the same for every client of its cohort."""
 
     index: int
     steps: int
     lr: float
-    p: float  # probability of a communication at one local step (ScaffNew's p): 1 / expected local steps
+    p: float  # ScaffNew's p, the probability that a local step communicates: 1 / expected local steps
     cohort: np.ndarray  # indices of the clients that take part, ascending
-    divisor: (
-        float  # what the cohort's sum is divided by: its size, or the expected one under Poisson sampling
-    )
-    share: float = 1.0  # of the clients, that takes part (in expectation)
+    divisor: float  # of the cohort's sum: the cohort's size, under Poisson sampling the expected one
+    share: float = 1.0  # of the clients that takes part, under Poisson sampling in expectation
 
 
 @dataclass(frozen=True)
@@ -50,6 +48,7 @@ class Schedule:
         return len(self.steps)
 
     def cohort(self, index: int) -> np.ndarray:
+        """Indices of the clients that take part in round `index`, ascending."""
         if self.sampling == "full":
             return np.arange(self.clients)
         draw = rng.generator(self.seed, "cohort", index)
@@ -57,8 +56,8 @@ class Schedule:
             return np.sort(draw.choice(self.clients, self.cohort_size, replace=False))
         return np.flatnonzero(draw.random(self.clients) < self.cohort_size / self.clients)
 
-    def round(self, index: int) -> Round:
-        return Round(
+    def round(self, index: int) -> PlannedRound:
+        return PlannedRound(
             index=index,
             steps=self.steps[index],
             lr=self.lr * self.lr_decay**index,
@@ -70,10 +69,11 @@ class Schedule:
 
     @property
     def share(self) -> float:
+        """Of the clients that takes part in a round."""
         return self.cohort_size / self.clients
 
     def first(self, rounds: int) -> Schedule:
-        """The same, ending after so many rounds."""
+        """The schedule of the first `rounds` rounds alone."""
         return replace(self, steps=self.steps[:rounds])
 
     @cached_property
@@ -87,6 +87,7 @@ class Schedule:
         return self._taken(self.steps)
 
     def _taken(self, counts: Sequence[int]) -> np.ndarray:
+        """The sum of `counts` over the rounds that each client takes part in: (clients,)."""
         taken = np.zeros(self.clients, dtype=np.int64)
         for index, count in enumerate(counts):
             taken[self.cohort(index)] += count
@@ -94,7 +95,7 @@ class Schedule:
 
     @cached_property
     def smallest_cohort(self) -> int:
-        """The smallest cohort that is not empty (an empty one releases nothing)."""
+        """Size of the smallest cohort that is not empty (an empty one releases nothing)."""
         if self.sampling != "poisson":
             return self.cohort_size
         return min(
@@ -103,29 +104,33 @@ class Schedule:
 
 
 def max_of(taken: np.ndarray) -> int:
+    """The largest count, 0 if there is none."""
     return int(taken.max(initial=0))
 
 
 class Prefixes:
-    """The first 1, 2, ... rounds of a schedule, drawn as far as is asked, beyond the schedule's own
-    end too.
+    """Facts about the first 1, 2, ... rounds of a schedule. Rounds are drawn when they are asked
+    for, also beyond the schedule's last round.
     """
 
     def __init__(self, schedule: Schedule, exposure: Callable[[np.ndarray], int] = max_of) -> None:
+        """exposure: turns the numbers of rounds that each client took part in, (clients,), into the
+        number that `worst` returns.
+        """
         self._schedule, self._exposure = schedule, exposure
         self._taken = np.zeros(schedule.clients, dtype=np.int64)
         self._worst, self._smallest = [0], [schedule.clients]
 
     def worst(self, rounds: int) -> int:
-        """`exposure` of how often each client takes part in the first `rounds` rounds: by default
-        of the most frequent one.
+        """`exposure` after the first `rounds` rounds; by default, in how many of them the most
+        frequent client takes part.
         """
         if self._schedule.sampling == "full":
             return rounds * self._exposure(np.ones(self._schedule.clients, dtype=np.int64))
         return self._drawn(rounds)._worst[rounds]
 
     def smallest_cohort(self, rounds: int) -> int:
-        """The smallest cohort of the first `rounds` rounds that is not empty."""
+        """Size of the smallest cohort of the first `rounds` rounds that is not empty."""
         if self._schedule.sampling != "poisson":
             return self._schedule.cohort_size
         return self._drawn(rounds)._smallest[rounds]
@@ -140,6 +145,7 @@ class Prefixes:
 
 
 def constant_steps(rounds: int, local_steps: int) -> tuple[int, ...]:
+    """The same number of local steps in each round."""
     return (local_steps,) * rounds
 
 
@@ -147,9 +153,9 @@ def coin_steps(seed: int, total_steps: int, local_steps: int) -> tuple[int, ...]
     """ScaffNew's coins: each of `total_steps` iterations communicates with probability 1 /
     local_steps.
 
-    Returns the gaps between communications. Steps after the last one never reach the server and are
-    left out. The guarantee needs this realised number of releases; only its expectation is
-    total_steps / local_steps.
+    Returns the local steps of each round: the gaps between communications. Steps after the last
+    communication never reach the server and are left out. The number of rounds is random, with mean
+    total_steps / local_steps; the guarantee is for the number that was drawn.
     """
     heads = np.flatnonzero(rng.generator(seed, "coins").random(total_steps) < 1 / local_steps)
     return tuple(int(gap) for gap in np.diff(heads, prepend=-1))

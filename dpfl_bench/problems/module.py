@@ -10,15 +10,19 @@ import torch
 from torch import Tensor, nn
 
 from dpfl_bench import rng
-from dpfl_bench.problems import backends
+from dpfl_bench.problems.backends.flat import Flat
+from dpfl_bench.problems.backends.loop import Backend, Loop
+from dpfl_bench.problems.backends.opacus import Opacus
+from dpfl_bench.problems.backends.vmap import Vmap
 from dpfl_bench.problems.network import Network
 from dpfl_bench.problems.problem import Batch, Factors, Scored
 from dpfl_bench.problems.tasks import Task, classify
 
-BACKENDS: dict[str, Callable[[Network], backends.Backend]] = {
-    "loop": backends.Loop,
-    "flat": backends.Flat,
-    "vmap": backends.Vmap,
+BACKENDS: dict[str, Callable[[Network], Backend]] = {
+    "loop": Loop,
+    "flat": Flat,
+    "vmap": Vmap,
+    "opacus": Opacus,
 }
 
 
@@ -62,7 +66,7 @@ class ModuleProblem:
             return Scored(self.task.losses(outputs, targets), *self.task.scores(outputs, targets))
 
     @cached_property
-    def _backend(self) -> backends.Backend:
+    def _backend(self) -> Backend:
         return BACKENDS[self.backend](self.network)
 
 

@@ -142,7 +142,7 @@ def test_the_cases_meet_the_rare_branches(monkeypatch: pytest.MonkeyPatch) -> No
     clipped = twin(monkeypatch, CASES["scaffnew-secagg"][0], "float64", *STEPS, *CASES["scaffnew-secagg"][1:])
     state, fractions = clipped.played.start, []
     for k in range(20):
-        state, diagnostics = clipped.played.cohort.play(state, clipped.played.schedule.round(k))
+        state, diagnostics = clipped.played.play(state, clipped.played.schedule.round(k))
         fractions.append(diagnostics.clipped_fraction)
     assert 0.05 < np.mean(fractions) < 0.95
 

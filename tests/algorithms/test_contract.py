@@ -14,13 +14,15 @@ import numpy as np
 import pytest
 import torch
 from helpers.algorithms import ALGORITHMS, Algo
-from helpers.federations import TINY, Played, cohort_of, cohort_on
+from helpers.federations import TINY, Played, player_of, player_on
 
 from dpfl_bench.assembly.data import load_data
 from dpfl_bench.config.settings import Settings
 from dpfl_bench.experiment import run, train
 from dpfl_bench.experiment.player import build_player
-from dpfl_bench.federation.cohort import Cohort, Diagnostics
+from dpfl_bench.federation.alone import Alone
+from dpfl_bench.federation.diagnostics import Diagnostics
+from dpfl_bench.federation.round_player import RoundPlayer
 from dpfl_bench.privacy.ledger import Ledger, OverspentError
 
 LOTS = {"batch_size": 4, "sampled_clients": 6}  # something to draw for the algorithms without noise too
@@ -33,7 +35,7 @@ def apart(one: torch.Tensor, other: torch.Tensor) -> float:
 
 
 def final(settings: Settings) -> torch.Tensor:
-    return cohort_of(settings).x()
+    return player_of(settings).x()
 
 
 def test_there_are_algorithms() -> None:
@@ -43,7 +45,7 @@ def test_there_are_algorithms() -> None:
 
 def test_same_seed_is_bit_equal(algo: Algo) -> None:
     settings = algo.settings(**LOTS)
-    one, other = cohort_of(settings), cohort_of(settings)
+    one, other = player_of(settings), player_of(settings)
     for a, b in zip(one.states(), other.states(), strict=True):
         assert all(torch.equal(s, t) for s, t in zip(a.server, b.server, strict=True))
         assert a.memory is b.memory is None or torch.equal(a.memory, b.memory)
@@ -60,12 +62,12 @@ def test_noise_differs_between_seeds(private_algo: Algo) -> None:
 
 
 def test_state_given_to_play_is_not_mutated(algo: Algo) -> None:
-    played = cohort_of(algo.settings(**LOTS, server_momentum=0.5))
+    played = player_of(algo.settings(**LOTS, server_momentum=0.5))
     state = played.start
     for index in range(played.schedule.rounds):
         tensors = [t for t in (*state.server, state.velocity) if t is not None]
         before = [t.clone() for t in tensors]
-        after, _ = played.cohort.play(state, played.schedule.round(index))
+        after, _ = played.play(state, played.schedule.round(index))
         assert all(torch.equal(t, was) for t, was in zip(tensors, before, strict=True)), (
             f"round {index} changed the state before it"
         )
@@ -77,15 +79,15 @@ def test_order_of_clients_is_irrelevant(algo: Algo) -> None:
     settings = algo.settings(
         eps=math.inf, dtype="float64", sample_rate=None, privacy={"bound_without_noise": True, "clip": 0.3}
     )
-    one = cohort_of(settings)
+    one = player_of(settings)
     parts = one.job.data.parts
-    other = cohort_on(settings, one.job.data.records, parts[::-1])
+    other = player_on(settings, one.job.data.records, parts[::-1])
     ends, reversed_ends = one.states(), other.states()
     assert apart(reversed_ends[-1].server.x, ends[-1].server.x) < ROUNDING["float64"]
     if ends[-1].memory is not None:
         assert apart(reversed_ends[-1].memory.flip(0), ends[-1].memory) < ROUNDING["float64"]
     some = [*parts[1:], parts[1]]  # the comparison sees one client's data
-    assert apart(cohort_on(settings, one.job.data.records, some).x(), ends[-1].server.x) > 1e-6
+    assert apart(player_on(settings, one.job.data.records, some).x(), ends[-1].server.x) > 1e-6
 
 
 @pytest.mark.parametrize("lots", [{"batch_size": 4}, {"sample_rate": 0.3}], ids=str)
@@ -100,10 +102,10 @@ def test_chunk_size_is_irrelevant(algo: Algo, lots: dict[str, Any], dtype: str) 
 
 
 def _in_chunks(settings: Settings, chunk: int) -> Any:
-    played = cohort_of(
+    played = player_of(
         dataclasses.replace(settings, engine=dataclasses.replace(settings.engine, chunk=chunk))
     )
-    assert played.cohort.chunk == chunk
+    assert played.player.chunk == chunk
     return played.states()[-1]
 
 
@@ -114,7 +116,7 @@ def test_one_client_one_step_is_gradient_descent(algo: Algo) -> None:
     settings = algo.settings(**once, eps=math.inf, dtype="float64", lr=0.7, sample_rate=None)
     settings = dataclasses.replace(settings, dataset={**settings.dataset, "clients": 1})
     x = np.random.default_rng(0).normal(size=18)
-    made = cohort_of(settings).job.data
+    made = player_of(settings).job.data
     rows, labels = made.records.train_x.astype(np.float64), made.records.train_y
     weights, biases = x[:15].reshape(3, 5), x[15:]
     scores = np.exp(rows @ weights.T + biases)
@@ -122,16 +124,16 @@ def test_one_client_one_step_is_gradient_descent(algo: Algo) -> None:
     gradient = (
         np.concatenate([(residuals.T @ rows).ravel(), residuals.sum(0)]) / len(labels) + 0.01 * x
     )  # model.l2
-    end = cohort_on(settings, made.records, made.parts, x).x().numpy()
+    end = player_on(settings, made.records, made.parts, x).x().numpy()
     np.testing.assert_allclose(end, x - 0.7 * gradient, rtol=1e-12, atol=1e-14)
 
 
 def test_ledger_never_exceeds_the_schedule_and_ends_equal(algo: Algo) -> None:
     settings = algo.settings(sampled_clients=4)
-    played = cohort_of(settings)
+    played = player_of(settings)
     each = 3 if settings.privacy.unit == "record" else 1  # gradients, or one message
     allowed = each * played.schedule.participation
-    for done, state, _ in train.rounds(played.cohort, played.schedule, played.start, 0):
+    for done, state, _ in train.rounds(played.player, played.schedule, played.start, 0):
         so_far = each * played.schedule.first(done).participation if settings.private else np.zeros(10)
         assert np.array_equal(state.ledger.taken, so_far)
         assert state.ledger.rounds == (done if settings.private else 0)
@@ -157,10 +159,10 @@ class Greedy:
 
 @pytest.mark.parametrize("batch_size", [None, 4])
 def test_one_gradient_too_many_is_refused(algo: Algo, batch_size: int | None) -> None:
-    played = cohort_of(algo.settings(batch_size=batch_size))
-    greedy = dataclasses.replace(played.cohort, algorithm=Greedy(played.cohort.algorithm))
+    played = player_of(algo.settings(batch_size=batch_size))
+    greedy = dataclasses.replace(played.player, algorithm=Greedy(played.player.algorithm))
     with pytest.raises(RuntimeError, match="more than the 3 gradients"):
-        greedy.play(played.start, played.schedule.round(0))
+        greedy.play(played.start, played.schedule.round(0), Alone(greedy))
 
 
 def test_a_door_that_records_too_much_fails_the_run(
@@ -201,7 +203,7 @@ def test_without_privacy_it_is_the_plain_one(private_algo: Algo) -> None:
 @pytest.mark.parametrize("dtype", ROUNDING)
 def test_number_format_and_device_are_the_ones_asked_for(algo: Algo, dtype: str) -> None:
     settings = algo.settings(**LOTS)
-    end = cohort_of(dataclasses.replace(settings, dtype=dtype)).states()[-1]
+    end = player_of(dataclasses.replace(settings, dtype=dtype)).states()[-1]
     for tensor in [*end.server, *([] if end.memory is None else [end.memory])]:
         assert (tensor.dtype, tensor.device) == (getattr(torch, dtype), torch.device("cpu"))
         assert torch.isfinite(tensor).all()
@@ -217,21 +219,23 @@ def test_nothing_is_left_on_another_device(algo: Algo, trust: str, monkeypatch: 
     settings = algo.settings(
         **LOTS, privacy={} if record else {"trust": trust, "memory": "own_update"}, server_momentum=0.5
     )
-    played = cohort_of(settings)
+    played = player_of(settings)
     elsewhere = load_data(dataclasses.replace(settings, device="meta"))
-    cohort = build_player(settings, played.job.budget, played.job.problem, elsewhere, 0)
+    player = build_player(settings, played.job.budget, played.job.problem, elsewhere, 0)
     monkeypatch.setattr(
-        Cohort, "_diagnose", lambda self, *seen: Diagnostics(0.0, 0.0, 0.0, 0.0)
+        RoundPlayer, "_diagnose", lambda self, *seen: Diagnostics(0.0, 0.0, 0.0, 0.0)
     )  # reads numbers
     read = torch.Tensor.item
     monkeypatch.setattr(
         torch.Tensor, "item", lambda tensor: 1.0 if tensor.is_meta else read(tensor)
     )  # as the doors do: all is finite
-    state, _ = cohort.play(cohort.start(torch.empty(18, device="meta")), played.schedule.round(0))
+    state, _ = player.play(
+        player.start(torch.empty(18, device="meta")), played.schedule.round(0), Alone(player)
+    )
     tensors = [*state.server, state.velocity, *([] if state.memory is None else [state.memory])]
     assert {tensor.device.type for tensor in tensors} == {"meta"}
     with pytest.raises(RuntimeError, match=r"meta|device"):
-        cohort.play(played.start, played.schedule.round(0))
+        player.play(played.start, played.schedule.round(0), Alone(player))
 
 
 def test_networks_train_too(algo: Algo) -> None:
@@ -239,7 +243,7 @@ def test_networks_train_too(algo: Algo) -> None:
     network = {"_target_": "dpfl_bench.problems.models.mlp.mlp", "name": "mlp", "hidden": [4]}
     settings = algo.settings(**LOTS, model=network, dtype="float64")
     start, ends = (
-        cohort_of(settings).start.server.x,
+        player_of(settings).start.server.x,
         [_in_chunks(settings, chunk).server.x for chunk in (1, 6)],
     )
     assert len(start) == 5 * 4 + 4 + 4 * 3 + 3
@@ -251,5 +255,5 @@ def test_played_like_the_loop(algo: Algo) -> None:
     """The fixtures build what `run` builds: the same final parameters, to the bit."""
     settings = algo.settings(**LOTS, outputs="here", eval_every=4)
     saved = torch.load(run.run(settings, TINY, "").finals, weights_only=True)
-    played: Played = cohort_of(settings)
+    played: Played = player_of(settings)
     assert torch.equal(saved[settings.seed], played.x())

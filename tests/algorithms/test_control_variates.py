@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from helpers.federations import TINY, Played, cohort_of, settings_of
+from helpers.federations import TINY, Played, player_of, settings_of
 
 WHERE = {
     "no-privacy": ("eps=inf",),
@@ -31,7 +31,7 @@ ZERO_SUM = (
 
 def played(algo: str, *overrides: str, rounds: int = 8) -> Played:
     shared = [o for o in TINY if not o.startswith("rounds")]
-    return cohort_of(
+    return player_of(
         settings_of(f"algo={algo}", *shared, f"rounds={rounds}", "dtype=float64", "lr=0.5", *overrides)
     )
 
@@ -107,9 +107,9 @@ def test_a_warm_start_estimates_every_control_and_leaves_the_model_alone(privacy
     assert not first.velocity.any()
     assert first.memory is not None
     # the mean of three gradients at x_0 of one client each; noised ones at record level
-    draws = run.cohort.federation.batches(0, 0, np.arange(10), 3)
+    draws = run.player.federation.batches(0, 0, np.arange(10), 3)
     x = run.start.server.x.expand(10, -1)
-    means = torch.stack([run.cohort.problem.gradient(x, batch) for batch in draws]).mean(0)
+    means = torch.stack([run.player.problem.gradient(x, batch) for batch in draws]).mean(0)
     difference = (first.memory - means).norm().item()
     assert difference < 1e-12 if privacy == "no-privacy" else difference > 1e-2
 

@@ -8,15 +8,16 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from helpers.federations import Played, cohort_of, cohort_on, settings_of
+from helpers.federations import Played, player_of, player_on, settings_of
 from oracles import reference as ref
 from scipy.optimize import minimize
 
 from dpfl_bench.config.settings import Settings
 from dpfl_bench.data.records import Records
 from dpfl_bench.experiment import measure, train
-from dpfl_bench.federation.cohort import Cohort, State
 from dpfl_bench.federation.parts import Parts
+from dpfl_bench.federation.round_player import RoundPlayer
+from dpfl_bench.federation.state import TrainingState
 
 L2 = 0.1
 LOCAL_STEPS = 5
@@ -74,7 +75,7 @@ def test_scaffnew_reaches_the_optimum_where_fedavg_provably_stays_away() -> None
     ends = {}
     for algo in ("scaffnew", "fedavg"):
         settings = replace(settings_of(f"algo={algo}", *EXACT), lr=lr)
-        ends[algo] = cohort_on(settings, records, parts).x().numpy()
+        ends[algo] = player_on(settings, records, parts).x().numpy()
     assert np.linalg.norm(ends["scaffnew"] - optimum) < 1e-6
     # the same steps: FedAvg has converged, to a point that is a macroscopic way off, whatever the
     # number of rounds
@@ -90,7 +91,7 @@ def test_one_local_step_of_fedavg_reaches_it_too() -> None:
     A, b = normal_equations(records, parts)
     lr = 1 / max(np.linalg.eigvalsh(a)[-1] for a in A)
     settings = replace(settings_of("algo=fedavg", *EXACT), lr=lr, local_steps=1, total_steps=400)
-    end = cohort_on(settings, records, parts).x().numpy()
+    end = player_on(settings, records, parts).x().numpy()
     assert np.linalg.norm(end - np.linalg.solve(A.mean(axis=0), b.mean(axis=0))) < 1e-6
 
 
@@ -107,7 +108,7 @@ def test_distance_suboptimality_and_psi_agree_with_an_independent_optimum() -> N
         "dtype=float64",
         "device=cpu",
     )
-    played = cohort_of(settings_of("algo=scaffnew", *small))
+    played = player_of(settings_of("algo=scaffnew", *small))
     data, decay = played.job.data, 0.01 + 0.02  # model.l2 + weight_decay
     clients = [
         (data.records.train_x[part].astype(np.float64), data.records.train_y[part]) for part in data.parts
@@ -138,7 +139,7 @@ def trajectory(played: Played) -> tuple[np.ndarray, np.ndarray]:
     assert measure.theorem_gap(job) is None
     psi0 = measure.psi(job, played.start, schedule, 0)
     psi, bound = [], []
-    for done, state, diagnostics in train.rounds(played.cohort, schedule, played.start, 0):
+    for done, state, diagnostics in train.rounds(played.player, schedule, played.start, 0):
         assert diagnostics.clipped_fraction == 0
         psi.append(measure.psi(job, state, schedule, done))
         bound.append(measure.psi_bound(job, psi0, sum(schedule.steps[:done]), done))
@@ -152,7 +153,7 @@ def test_psi_stays_below_its_bound_without_noise(steps: int) -> None:
     settings = settings_of("algo=scaffnew", *EXACT)
     lr = (1 - 1e-9) / np.linalg.eigvalsh(A)[:, -1].max()
     settings = replace(settings, lr=lr, local_steps=steps, rounds=60, total_steps=60 * steps)
-    psi, bound = trajectory(cohort_on(settings, records, parts))
+    psi, bound = trajectory(player_on(settings, records, parts))
     assert (psi <= bound).all()
     assert psi[-1] < 0.1 * psi[0]
 
@@ -181,10 +182,10 @@ def noisy(settings: Settings, factor: float = 1.0) -> tuple[np.ndarray, np.ndarr
     )  # features are rounded to float32: stay below 1 / L
     found = []
     for seed in range(SEEDS):
-        played = cohort_on(replace(settings, seed=seed), records, parts)
-        door = replace(played.cohort.door, noise=factor * played.cohort.door.noise)
+        played = player_on(replace(settings, seed=seed), records, parts)
+        door = replace(played.player.send_door, noise=factor * played.player.send_door.noise)
         short = replace(played.schedule, steps=played.schedule.steps[:ROUNDS])
-        played = replace(played, cohort=replace(played.cohort, door=door), schedule=short)
+        played = replace(played, player=replace(played.player, send_door=door), schedule=short)
         found.append(trajectory(played))
     return np.array([psi for psi, _ in found]), np.array([bound for _, bound in found])
 
@@ -218,11 +219,11 @@ def test_psi_stays_below_its_bound_in_expectation_over_coins() -> None:
 def test_shifts_without_the_noise_are_no_theorem_1() -> None:
     records, parts = least_squares()
     settings = replace(settings_of(*NOISY, "privacy=secagg"), lr=0.01)
-    gap = measure.theorem_gap(cohort_on(settings, records, parts).job)
+    gap = measure.theorem_gap(player_on(settings, records, parts).job)
     assert gap is not None
     assert "own_update" in gap
     told = replace(settings, privacy=replace(settings.privacy, memory="own_message"))
-    assert measure.theorem_gap(cohort_on(told, records, parts).job) is None
+    assert measure.theorem_gap(player_on(told, records, parts).job) is None
 
 
 @pytest.mark.parametrize("number", [np.nan, np.inf, -np.inf])
@@ -232,10 +233,10 @@ def test_a_number_that_is_not_finite_ends_the_rounds(
 ) -> None:
     """Even a single one."""
 
-    def play(_: Cohort, state: State, *given: object) -> tuple[State, None]:
+    def play(_: RoundPlayer, state: TrainingState, *given: object) -> tuple[TrainingState, None]:
         state.server.x[place] = number
         return state, None
 
-    monkeypatch.setattr(Cohort, "play", play)
+    monkeypatch.setattr(RoundPlayer, "play", play)
     with pytest.raises(train.Diverged, match="round 1"):
-        cohort_of(settings_of("algo=fedavg", "rounds=1", "device=cpu")).states()
+        player_of(settings_of("algo=fedavg", "rounds=1", "device=cpu")).states()

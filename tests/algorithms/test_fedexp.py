@@ -16,9 +16,10 @@ from dpfl_bench.algorithms.base import Sent
 from dpfl_bench.algorithms.fedavg import FedAvg
 from dpfl_bench.algorithms.fedexp import FedEXP
 from dpfl_bench.budget.budget import Budget, drawn_schedules
-from dpfl_bench.experiment.player import build_door
-from dpfl_bench.federation.doors import Passage, SendDoor
-from dpfl_bench.federation.schedule import Round
+from dpfl_bench.experiment.player import build_send_door
+from dpfl_bench.federation.doors.send import SendDoor
+from dpfl_bench.federation.doors.send_passage import SendPassage
+from dpfl_bench.federation.schedule import PlannedRound
 from dpfl_bench.privacy.ledger import Ledger
 
 CLIENTS, DIMENSION, CLIP = 40, 30, 0.5
@@ -43,7 +44,7 @@ def door_of(*overrides: str) -> tuple[SendDoor, Budget]:
         *overrides,
     )
     budget = Budget.of(settings, drawn_schedules(settings))
-    return build_door(settings, budget, 0), budget
+    return build_send_door(settings, budget, 0), budget
 
 
 def estimates(door: SendDoor, updates: torch.Tensor = UPDATES) -> tuple[np.ndarray, np.ndarray]:
@@ -51,9 +52,9 @@ def estimates(door: SendDoor, updates: torch.Tensor = UPDATES) -> tuple[np.ndarr
     found = []
     for k in range(ROUNDS):
         everyone = np.arange(len(updates))
-        passage = Passage(
+        passage = SendPassage(
             door,
-            Round(k, 1, 1.0, 1.0, everyone, len(updates)),
+            PlannedRound(k, 1, 1.0, 1.0, everyone, len(updates)),
             CLIP,
             torch.zeros(DIMENSION, dtype=torch.float64),
         )
@@ -123,7 +124,7 @@ def test_orthogonal_updates_take_a_step_of_their_number() -> None:
     """Without privacy eq. (2) is M for orthogonal updates of one length."""
     door = SendDoor(None, "secagg", 0.0, "own_message", 0, norms=0.0)
     everyone = np.arange(5)
-    passage = Passage(door, Round(0, 1, 1.0, 1.0, everyone, 5), 0.0, torch.zeros(5))
+    passage = SendPassage(door, PlannedRound(0, 1, 1.0, 1.0, everyone, 5), 0.0, torch.zeros(5))
     passage.send(0.3 * torch.eye(5), everyone)
     assert FedEXP(FedAvg(), naive=False).step(passage.sent(Ledger(5))).item() == pytest.approx(5.0)
 

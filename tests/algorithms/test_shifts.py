@@ -14,9 +14,11 @@ import torch
 
 from dpfl_bench.algorithms.scaffnew import ScaffNew
 from dpfl_bench.data.records import Records
+from dpfl_bench.federation.alone import Alone
 from dpfl_bench.federation.clients import Federation
-from dpfl_bench.federation.cohort import Cohort, Optimiser
-from dpfl_bench.federation.doors import SendDoor
+from dpfl_bench.federation.doors.send import SendDoor
+from dpfl_bench.federation.local import Optimiser
+from dpfl_bench.federation.round_player import RoundPlayer
 from dpfl_bench.federation.sampling import LotRule
 from dpfl_bench.federation.schedule import Schedule
 from dpfl_bench.privacy.accounting import epsilon
@@ -55,12 +57,12 @@ def statistics(sign: int, memory: str) -> np.ndarray:
     found = []
     for seed in range(RUNS):
         door = SendDoor("clip", "secagg", 2 * MULTIPLIER, memory, seed if sign > 0 else RUNS + seed)
-        cohort = Cohort(ScaffNew(), problem, everyone, Optimiser(), door, CLIENTS, door.seed, clip=CLIP)
+        player = RoundPlayer(ScaffNew(), problem, everyone, Optimiser(), door, CLIENTS, door.seed, clip=CLIP)
         schedule = Schedule(door.seed, CLIENTS, CLIENTS, "full", (1,) * ROUNDS, 1.0, 0.5)
-        state = cohort.start(torch.zeros(1, dtype=torch.float64))
+        state = player.start(torch.zeros(1, dtype=torch.float64))
         seen, x = 0.0, 0.0
         for t in range(ROUNDS):
-            state, _ = cohort.play(state, schedule.round(t))
+            state, _ = player.play(state, schedule.round(t), Alone(player))
             seen += (t + 1 if memory == "own_message" else 1) * CLIENTS * (state.server.x.item() - x)
             x = state.server.x.item()
         found.append(seen)

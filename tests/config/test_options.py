@@ -81,11 +81,11 @@ def test_algorithms_and_privacy_models_build(name: str) -> None:
     group = "privacy" if (CONF / "privacy" / f"{name}.yaml").exists() else "algo"
     job = run.prepare(settings_of(*overrides_of(group, name)))
     assert job.problem.dimension == 30
-    cohort = build_player(job.settings, job.budget, job.problem, job.data, 0)
-    assert cohort.private == job.settings.private
+    player = build_player(job.settings, job.budget, job.problem, job.data, 0)
+    assert player.private == job.settings.private
     at_records = job.settings.private and job.settings.privacy.unit == "record"
-    assert (cohort.records is not None) == at_records
-    assert cohort.door.private == (job.settings.private and not at_records)
+    assert (player.gradient_door is not None) == at_records
+    assert player.send_door.private == (job.settings.private and not at_records)
 
 
 @pytest.mark.parametrize("name", [f.stem for f in FILES if f.parts[0] == "model"])

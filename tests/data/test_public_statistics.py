@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from helpers.command import QUICK, call, read
-from helpers.federations import CONF, cohort_on, settings_of
+from helpers.federations import CONF, player_on, settings_of
 from omegaconf import OmegaConf
 
 from dpfl_bench.budget.budget import Budget, drawn_schedules
@@ -374,7 +374,7 @@ def shift(way: str, value: float) -> float:
     raw = breast_cancer.load()
     raw.train_x[parts[0], 0] = value
     released = [
-        cohort_on(settings, records, parts).x().numpy().astype(float)
+        player_on(settings, records, parts).x().numpy().astype(float)
         for records in (honest, prepared(raw, way, unit_norm=True))
     ]
     std = Budget.of(settings, drawn_schedules(settings)).noise_std

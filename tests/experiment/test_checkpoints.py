@@ -17,7 +17,7 @@ from helpers.command import Said, call, read
 from helpers.runs import same_numbers
 
 from dpfl_bench.experiment import train
-from dpfl_bench.federation.cohort import Cohort
+from dpfl_bench.federation.round_player import RoundPlayer
 from dpfl_bench.machine import sealed
 
 GIVEN = (
@@ -42,14 +42,14 @@ def cut_after(rounds: int, monkeypatch: pytest.MonkeyPatch, *given: str) -> Path
     """A run that was killed after so many rounds: checkpoints lie there of its rounds 4, 8, ..."""
     with monkeypatch.context() as patched:
         left = iter(range(rounds))
-        play = Cohort.play
+        play = RoundPlayer.play
 
         def until_broken(*arguments: Any) -> Any:
             if next(left, None) is None:
                 raise OSError("killed")
             return play(*arguments)
 
-        patched.setattr(Cohort, "play", until_broken)
+        patched.setattr(RoundPlayer, "play", until_broken)
         with pytest.raises(OSError, match="killed"):
             call(*GIVEN, *given, "outputs=cut")
     (folder,) = Path("cut/runs").iterdir()

@@ -17,15 +17,16 @@ import pytest
 import torch
 from helpers.command import call
 from helpers.crews import by_this_process, differing, trace_of
-from helpers.federations import TINY, Played, cohort_of, settings_of
+from helpers.federations import TINY, Played, player_of, settings_of
 from helpers.small_networks import CNN, images
 
 from dpfl_bench.checks.errors import ConfigError
 from dpfl_bench.config.settings import Settings
 from dpfl_bench.experiment import engine, run
+from dpfl_bench.federation.alone import Alone
 from dpfl_bench.federation.clients import Federation
-from dpfl_bench.federation.cohort import Alone, Cohort, most_groups
-from dpfl_bench.federation.crew import Workers
+from dpfl_bench.federation.round_player import RoundPlayer, most_groups
+from dpfl_bench.federation.workers import Workers
 from dpfl_bench.machine import device
 
 ALGO = "algo=dp_fedavg"
@@ -38,7 +39,7 @@ def settings_with(*overrides: str, **asked: Any) -> Settings:
 
 
 def workers(settings: Settings, played: Played | None = None) -> int:
-    return engine.workers(settings, (played or cohort_of(settings)).cohort)
+    return engine.workers(settings, (played or player_of(settings)).player)
 
 
 @pytest.fixture
@@ -75,7 +76,7 @@ def test_no_more_than_there_is_to_do(eight: None) -> None:
 
 
 def test_no_more_than_sums_can_be_kept_apart(eight: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dpfl_bench.federation.cohort.most_groups", lambda dimension: 3)
+    monkeypatch.setattr("dpfl_bench.federation.round_player.most_groups", lambda dimension: 3)
     assert workers(settings_with(ALGO, chunk=1)) == 3
     assert (
         workers(settings_with(ALGO, "privacy.clip=median", chunk=1, workers=4)) == 1
@@ -102,9 +103,9 @@ def test_memory_limits_the_workers(eight: None, monkeypatch: pytest.MonkeyPatch)
 
 @pytest.mark.parametrize("kind", ["cuda", "mps", "meta"])
 def test_devices_that_cannot_be_shared(kind: str, eight: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    played = cohort_of(settings_with(ALGO, chunk=1))
+    played = player_of(settings_with(ALGO, chunk=1))
     elsewhere = torch.device(kind)
-    monkeypatch.setattr(played.cohort.federation, "features", _On(elsewhere))
+    monkeypatch.setattr(played.player.federation, "features", _On(elsewhere))
     assert workers(settings_with(ALGO, chunk=1), played) == 1
     assert workers(settings_with(ALGO, chunk=1, workers=1), played) == 1
     with pytest.raises(ConfigError, match=f"^engine.workers=2: expected 1 on device={kind} of this system$"):
@@ -125,15 +126,18 @@ def test_where_forking_is_not_safe(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_crew(eight: None) -> None:
     for count, kind in ((1, Alone), (2, Workers)):
         settings = settings_with(ALGO, chunk=1, workers=count)
-        played = cohort_of(settings)
-        with engine.crew(settings, played.cohort, played.start) as crew:
+        played = player_of(settings)
+        with engine.crew(settings, played.player, played.start) as crew:
             assert type(crew) is kind
     for asked in (5, 50):  # more than groups: as many as groups
         settings = settings_with(ALGO, chunk=4, workers=asked)
-        expected = trace_of(cohort_of(settings), by_this_process)
+        expected = trace_of(player_of(settings), by_this_process)
         assert (
             differing(
-                trace_of(cohort_of(settings), lambda p: engine.crew(settings, p.cohort, p.start)), expected
+                trace_of(
+                    player_of(settings), lambda p, settings=settings: engine.crew(settings, p.player, p.start)
+                ),
+                expected,
             )
             == []
         )
@@ -163,24 +167,24 @@ def test_cores(
 
 
 def test_a_chunk_fits_the_cache() -> None:
-    small = cohort_of(settings_with(ALGO, "dataset.dimension=5")).cohort
-    large = cohort_of(settings_with(ALGO, "dataset.dimension=2000", "batch_size=12")).cohort
+    small = player_of(settings_with(ALGO, "dataset.dimension=5")).player
+    large = player_of(settings_with(ALGO, "dataset.dimension=2000", "batch_size=12")).player
     assert small.chunk * (12 * 5 + 18) <= engine.CACHE_NUMBERS < (small.chunk + 1) * (12 * 5 + 18)
     assert large.chunk * (12 * 2000 + 6003) <= engine.CACHE_NUMBERS
     assert large.chunk == 8
-    many = cohort_of(
+    many = player_of(
         settings_with(ALGO, "dataset.dimension=2000", "batch_size=12", "dataset.clients=80", "clients=80")
-    ).cohort
+    ).player
     assert many.chunk == 34, "up to four times as many, where two workers get as much"
     assert many.chunk * (12 * 2000 + 6003) <= engine.CHUNK_NUMBERS
-    assert cohort_of(settings_with(ALGO, chunk=7)).cohort.chunk == 7
+    assert player_of(settings_with(ALGO, chunk=7)).player.chunk == 7
 
 
 def test_chunks_of_networks(monkeypatch: pytest.MonkeyPatch) -> None:
     """An eighth of the cohort, for workers to share; a large one goes alone."""
     settings = dataclasses.replace(settings_with(ALGO, "batch_size=4"), model={**CNN, "channels": [64, 64]})
     played = images(settings)
-    federation, problem = played.cohort.federation, played.cohort.problem
+    federation, problem = played.player.federation, played.player.problem
     for clients, chunk in (
         (3, 1),
         (10, 2),
@@ -195,14 +199,14 @@ def test_chunks_of_networks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_chunk_fits_the_memory_of_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    played = cohort_of(settings_with(ALGO))
-    monkeypatch.setattr(played.cohort.federation, "features", _Features(torch.device("cuda")))
+    played = player_of(settings_with(ALGO))
+    monkeypatch.setattr(played.player.federation, "features", _Features(torch.device("cuda")))
     each = (8 * 18 + 16 * 12 * 5) * 4
     for clients, chunk in ((0.5, 1), (3.5, 3), (1000, engine.GPU_CLIENTS)):
         monkeypatch.setattr(torch.cuda, "mem_get_info", lambda where, n=clients: (int(2 * n * each), 0))
-        assert engine.chunk(settings_with(ALGO), played.cohort.problem, played.cohort.federation) == chunk
+        assert engine.chunk(settings_with(ALGO), played.player.problem, played.player.federation) == chunk
     settings = settings_with(ALGO, memory=5.5 * each / 1e9)
-    assert engine.chunk(settings, played.cohort.problem, played.cohort.federation) == 5
+    assert engine.chunk(settings, played.player.problem, played.player.federation) == 5
 
 
 class _Features(_On):
@@ -235,7 +239,7 @@ def test_they_are_refused_before_they_are_allocated(monkeypatch: pytest.MonkeyPa
     def allocated(*_: Any) -> None:
         raise AssertionError("allocated")
 
-    monkeypatch.setattr(Cohort, "start", allocated)
+    monkeypatch.setattr(RoundPlayer, "start", allocated)
     done = call("run", *TINY, "algo=dp_scaffnew", "engine.memory=1e-7", f"outputs={tmp_path}")
     assert done.code == 2
     assert "engine.memory" in done.err.splitlines()[-1]

@@ -12,7 +12,7 @@ from helpers.command import call, read
 from helpers.federations import settings_of
 from helpers.runs import same_numbers
 
-from dpfl_bench.federation.cohort import Cohort
+from dpfl_bench.federation.round_player import RoundPlayer
 from dpfl_bench.privacy.ledger import OverspentError
 from dpfl_bench.results.folder import RunFolder
 
@@ -44,14 +44,14 @@ def failed(whole: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Its 31st round, the 11th of the second seed, raised."""
     with monkeypatch.context() as patched:
         left = iter(range(30))
-        play = Cohort.play
+        play = RoundPlayer.play
 
         def until_broken(*arguments: Any) -> Any:
             if next(left, None) is None:
                 raise Broken("out of memory")
             return play(*arguments)
 
-        patched.setattr(Cohort, "play", until_broken)
+        patched.setattr(RoundPlayer, "play", until_broken)
         with pytest.raises(Broken):
             call(*GIVEN, "outputs=cut")
     return Path("cut/runs", whole.name).absolute()
@@ -61,13 +61,13 @@ def failed(whole: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def played(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
     """The rounds that are played from now on."""
     rounds: list[int] = []
-    play = Cohort.play
+    play = RoundPlayer.play
 
-    def counted(cohort: Cohort, state: Any, round: Any, crew: Any) -> Any:
+    def counted(player: RoundPlayer, state: Any, round: Any, crew: Any) -> Any:
         rounds.append(round.index)
-        return play(cohort, state, round, crew)
+        return play(player, state, round, crew)
 
-    monkeypatch.setattr(Cohort, "play", counted)
+    monkeypatch.setattr(RoundPlayer, "play", counted)
     return rounds
 
 
@@ -122,13 +122,13 @@ def test_killed_between_result_and_status(whole: Path, played: list[int]) -> Non
 
 def test_more_than_the_schedule_allows_saves_no_result(monkeypatch: pytest.MonkeyPatch) -> None:
     """If the doors record more releases than were accounted for, the run fails."""
-    play = Cohort.play
+    play = RoundPlayer.play
 
-    def twice(cohort: Cohort, state: Any, round: Any, crew: Any) -> Any:
-        state, _ = play(cohort, state, round, crew)
-        return play(cohort, state, round, crew)
+    def twice(player: RoundPlayer, state: Any, round: Any, crew: Any) -> Any:
+        state, _ = play(player, state, round, crew)
+        return play(player, state, round, crew)
 
-    monkeypatch.setattr(Cohort, "play", twice)
+    monkeypatch.setattr(RoundPlayer, "play", twice)
     with pytest.raises(OverspentError, match="no result is saved"):
         call(*GIVEN)
     (folder,) = Path("outputs/runs").iterdir()

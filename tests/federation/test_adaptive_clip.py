@@ -12,12 +12,14 @@ import numpy as np
 import pytest
 import torch
 from helpers.command import QUICK, call, metrics, read
-from helpers.federations import TINY, cohort_of, settings_of
+from helpers.federations import TINY, player_of, settings_of
 
 from dpfl_bench.budget.budget import Budget, drawn_schedules
-from dpfl_bench.experiment.player import build_door
-from dpfl_bench.federation.doors import Passage, SendDoor
-from dpfl_bench.federation.schedule import Round
+from dpfl_bench.experiment.player import build_send_door
+from dpfl_bench.federation.alone import Alone
+from dpfl_bench.federation.doors.send import SendDoor
+from dpfl_bench.federation.doors.send_passage import SendPassage
+from dpfl_bench.federation.schedule import PlannedRound
 from dpfl_bench.privacy.ledger import Ledger
 
 CLIENTS = 50
@@ -27,13 +29,13 @@ EVERYONE = np.arange(CLIENTS)
 def door_of(*overrides: str) -> SendDoor:
     settings = settings_of("algo=dp_fedavg", f"clients={CLIENTS}", "privacy.quantile=0.5", "privacy.calibration=fixed",
                            "privacy.noise_multiplier=0.6", *overrides)  # fmt: skip
-    return build_door(settings, Budget.of(settings, drawn_schedules(settings)), 0)
+    return build_send_door(settings, Budget.of(settings, drawn_schedules(settings)), 0)
 
 
 def next_clip(door: SendDoor, updates: torch.Tensor, round: int, clip: float) -> float:
-    passage = Passage(
+    passage = SendPassage(
         door,
-        Round(round, 1, 1.0, 1.0, EVERYONE, CLIENTS),
+        PlannedRound(round, 1, 1.0, 1.0, EVERYONE, CLIENTS),
         clip,
         torch.zeros(updates.shape[1], dtype=torch.float64),
     )
@@ -98,15 +100,13 @@ def test_the_bits_cost_what_the_closed_form_says() -> None:
 def test_noise_follows_c() -> None:
     """Standard deviation z S with the S of the round's own C."""
     shared = [*TINY, "algo=dp_fedavg", "privacy.quantile=0.5", "dtype=float64"]
-    played = cohort_of(settings_of(*[o for o in shared if not o.startswith("rounds")], "rounds=300"))
-    quiet = replace(played.cohort, door=replace(played.cohort.door, noise=0.0))
+    played = player_of(settings_of(*[o for o in shared if not o.startswith("rounds")], "rounds=300"))
+    quiet = replace(played.player, send_door=replace(played.player.send_door, noise=0.0))
     found = []
     for clip in (0.1, 1.0):
         start = replace(played.start, clip=clip)
-        same = quiet.play(start, played.schedule.round(0))[0].server.x
-        ends = torch.stack(
-            [played.cohort.play(start, played.schedule.round(k))[0].server.x for k in range(300)]
-        )
+        same = quiet.play(start, played.schedule.round(0), Alone(quiet))[0].server.x
+        ends = torch.stack([played.play(start, played.schedule.round(k))[0].server.x for k in range(300)])
         found.append((ends - same).square().mean().sqrt().item() * 10 / (2 * clip))
     assert found == pytest.approx([0.5, 0.5], rel=5 / math.sqrt(2 * 300 * 18))
 

@@ -18,15 +18,18 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from helpers.federations import CONF, Played, cohort_on, settings_of
+from helpers.federations import CONF, Played, player_on, settings_of
 from torch import Tensor, nn
 
 from dpfl_bench.config.settings import Settings
 from dpfl_bench.data.records import Records
-from dpfl_bench.federation import cohort as cohorts
-from dpfl_bench.federation.crew import Workers
-from dpfl_bench.federation.doors import GradientDoor, GradientPassage, Passage, Quantile, SendDoor
-from dpfl_bench.federation.schedule import Round
+from dpfl_bench.federation.alone import Alone
+from dpfl_bench.federation.doors.gradient import GradientDoor, GradientPassage
+from dpfl_bench.federation.doors.quantile import Quantile
+from dpfl_bench.federation.doors.send import SendDoor
+from dpfl_bench.federation.doors.send_passage import SendPassage
+from dpfl_bench.federation.schedule import PlannedRound
+from dpfl_bench.federation.workers import Workers
 from dpfl_bench.privacy import bounding, lattice
 from dpfl_bench.privacy.ledger import Ledger
 from dpfl_bench.privacy.privunit import PrivUnit
@@ -113,7 +116,7 @@ def test_what_is_not_finite_counts_as_zero(bad: float, dtype: torch.dtype) -> No
 # the send door
 
 CLIENTS, DIMENSION, CLIP = 5, 40, 0.3
-ALL = Round(index=2, steps=1, lr=1.0, p=1.0, cohort=np.arange(CLIENTS), divisor=CLIENTS)
+ALL = PlannedRound(index=2, steps=1, lr=1.0, p=1.0, cohort=np.arange(CLIENTS), divisor=CLIENTS)
 
 
 @cache
@@ -154,8 +157,8 @@ def door_of(trust: str, bound: str, mechanism: str, memory: str) -> SendDoor:
     )
 
 
-def passed(door: SendDoor, rows: Tensor) -> tuple[Passage, Tensor]:
-    passage = Passage(door, ALL, CLIP, torch.zeros_like(rows[0]))
+def passed(door: SendDoor, rows: Tensor) -> tuple[SendPassage, Tensor]:
+    passage = SendPassage(door, ALL, CLIP, torch.zeros_like(rows[0]))
     return passage, torch.cat(
         [passage.send(rows[:3], np.arange(3)), passage.send(rows[3:], np.arange(3, CLIENTS))]
     )
@@ -176,7 +179,7 @@ def test_one_client_at_the_send_door(
     """
     door = door_of(trust, bound, mechanism, memory)
     others = torch.from_numpy(np.random.default_rng(2).normal(size=(CLIENTS, DIMENSION))).to(dtype)
-    found: dict[str, tuple[Passage, Tensor]] = {}
+    found: dict[str, tuple[SendPassage, Tensor]] = {}
     for name, row in updates(dtype).items():
         rows = others.clone()
         rows[1] = row
@@ -434,9 +437,9 @@ def test_a_blanked_record_is_left_out_to_the_bit(
         assert not (found[0] - 0.01 * y[0])[:-1].any()
     else:
         assert passage.counts.blanked == 1
-    from dpfl_bench.problems import backends
+    from dpfl_bench.problems.backends import loop
 
-    monkeypatch.setattr(backends, "HELD_NUMBERS", 0)
+    monkeypatch.setattr(loop, "HELD_NUMBERS", 0)
     again, passage = released(problem, batch, y, 0.8)
     torch.testing.assert_close(again, found, equal_nan=True)
 
@@ -490,7 +493,7 @@ def evil(settings: Settings, size: float, who: slice = slice(0, 3)) -> Played:
     if who == slice(0, 3):
         x[1] = [0.0, 1e-40, -0.0, 3e38, 0.0]
     records = Records(x, y, x[3:], y[3:], None, 3, "test", None)
-    return cohort_on(settings, records, list(np.arange(12).reshape(4, 3)))
+    return player_on(settings, records, list(np.arange(12).reshape(4, 3)))
 
 
 @pytest.mark.parametrize("place", ["secagg", "local", "central", "record"])
@@ -515,13 +518,11 @@ def test_workers_count_alike(place: str) -> None:
     """What is blanked, and every bit of what is left."""
     settings = settings_for("dp_scaffold", "mlp", place, "engine.chunk=1")
     rounds: list[list[Any]] = []
-    for crew in (cohorts.Alone, partial(Workers, count=2)):
+    for crew in (Alone, partial(Workers, count=2)):
         played = evil(settings, 3e38)
         state = played.start
-        with (
-            crew(played.cohort, state) if crew is not cohorts.Alone else cohorts.Alone(played.cohort)
-        ) as working:  # type: ignore[call-arg]
-            found = [played.cohort.play(state, played.schedule.round(0), working)]
+        with crew(played.player, state) if crew is not Alone else Alone(played.player) as working:  # type: ignore[call-arg]
+            found = [played.player.play(state, played.schedule.round(0), working)]
         rounds.append([found[0][0].server.x.numpy().tobytes(), found[0][1].blanked])
     assert rounds[0] == rounds[1]
     assert rounds[0][1] > 0
@@ -539,17 +540,17 @@ def test_a_round_moves_by_the_sensitivity(model: str, place: str, algo: str) -> 
     for size in (1.0, *SIZES):
         played = evil(settings, size)
         offered: list[Tensor] = []
-        total = Passage.sent
+        total = SendPassage.sent
 
         def spied(
-            passage: Passage, ledger: Ledger, total: Any = total, offered: list[Tensor] = offered
+            passage: SendPassage, ledger: Ledger, total: Any = total, offered: list[Tensor] = offered
         ) -> Any:
             offered.append(passage.total)
             return total(passage, ledger)
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(Passage, "sent", spied)
-            played.cohort.play(played.start, played.schedule.round(0))
+            patch.setattr(SendPassage, "sent", spied)
+            played.play(played.start, played.schedule.round(0))
         ends += offered
     for one, other in itertools.combinations(ends, 2):
         assert length(one - other) <= 2 * settings.privacy.clip * ROUNDING  # type: ignore[operator]

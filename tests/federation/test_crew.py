@@ -11,17 +11,18 @@ import numpy as np
 import pytest
 from helpers.algorithms import Algo
 from helpers.crews import by_this_process, by_workers, differing, in_chunks, same_with_every_crew, trace_of
-from helpers.federations import TINY, cohort_of, settings_of
+from helpers.federations import TINY, player_of, settings_of
 from helpers.processes import cpu_seconds
 from helpers.small_networks import CNN, LSTM, WORDS, images, sentences
 
 from dpfl_bench.experiment import train
-from dpfl_bench.federation import cohort as cohort_file
-from dpfl_bench.federation import crew as crew_file
-from dpfl_bench.federation import evaluation
-from dpfl_bench.federation.cohort import Alone, State, Worked, most_groups
-from dpfl_bench.federation.crew import Workers
-from dpfl_bench.federation.schedule import Round
+from dpfl_bench.federation import evaluation, round_player, workers
+from dpfl_bench.federation.alone import Alone
+from dpfl_bench.federation.crew import GroupResult
+from dpfl_bench.federation.round_player import most_groups
+from dpfl_bench.federation.schedule import PlannedRound
+from dpfl_bench.federation.state import TrainingState
+from dpfl_bench.federation.workers import Workers
 
 LOTS = {"batch_size": 4, "sampled_clients": 9}
 ROUNDING = {"float32": 1e-5, "float64": 1e-13}
@@ -40,7 +41,7 @@ def _in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_every_algorithm(algo: Algo) -> None:
     expected = same_with_every_crew(in_chunks(algo.settings(**LOTS)))
-    assert bool(expected["memory"][0]) == cohort_of(algo.settings()).cohort.algorithm.remembers
+    assert bool(expected["memory"][0]) == player_of(algo.settings()).player.algorithm.remembers
 
 
 VARIANTS = {
@@ -97,7 +98,7 @@ def test_poisson_cohorts(name: str) -> None:
     settings = in_chunks(
         settings_of(*LONGER, f"algo={name}", "client_sampling=poisson", "sampled_clients=2"), 1
     )
-    first = cohort_of(settings)
+    first = player_of(settings)
     sizes = [len(first.schedule.cohort(index)) for index in range(first.schedule.rounds)]
     assert min(sizes) == 0
     assert max(sizes) >= 5
@@ -114,7 +115,7 @@ def test_poisson_lots_that_are_empty() -> None:
 @pytest.mark.parametrize("limit", [1, 3])
 def test_groups_that_are_larger_than_a_chunk(limit: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """As many sums as fit are kept apart; there may be fewer than workers."""
-    for where in (cohort_file, crew_file):
+    for where in (round_player, workers):
         monkeypatch.setattr(where, "most_groups", lambda dimension: limit)
     for name in ("dp_scaffold", "dp_fedexp"):
         same_with_every_crew(in_chunks(settings_of(*TINY, f"algo={name}", "sampled_clients=9")), groups=limit)
@@ -173,30 +174,30 @@ def test_sequences(level: str) -> None:
 class Backwards(Alone):
     """Adds the groups' sums in another order."""
 
-    def work(self, state: State, round: Round) -> Iterator[Worked]:
-        yield from reversed(list(super().work(state, round)))
+    def play_groups(self, state: TrainingState, round: PlannedRound) -> Iterator[GroupResult]:
+        yield from reversed(list(super().play_groups(state, round)))
 
 
 class Stale(Workers):
     """Takes the sums of the round before."""
 
-    def work(self, state: State, round: Round) -> Iterator[Worked]:
+    def play_groups(self, state: TrainingState, round: PlannedRound) -> Iterator[GroupResult]:
         before = self._totals.clone()
-        for group, worked in enumerate(super().work(state, round)):
-            worked.sums.total = before[group]
-            yield worked
+        for group, result in enumerate(super().play_groups(state, round)):
+            result.sums.total = before[group]
+            yield result
 
 
 class Forgetful(Workers):
-    def remember(self, *given: Any) -> None:
+    def update_memories(self, *given: Any) -> None:
         pass
 
 
 def test_another_order_of_the_sums_is_seen() -> None:
     settings = in_chunks(settings_of(*TINY, "algo=dp_fedavg", "sampled_clients=9"))
     expected, other = (
-        trace_of(cohort_of(settings), by_this_process),
-        trace_of(cohort_of(settings), lambda played: Backwards(played.cohort)),
+        trace_of(player_of(settings), by_this_process),
+        trace_of(player_of(settings), lambda played: Backwards(played.player)),
     )
     assert "server.x after round 1" in differing(other, expected)
     assert not [name for name in differing(other, expected) if name.startswith(("taken", "releases"))]
@@ -206,17 +207,17 @@ def test_another_order_of_the_sums_is_seen() -> None:
 
 def test_stale_sums_are_seen() -> None:
     settings = in_chunks(settings_of(*TINY, "algo=dp_fedavg", "sampled_clients=9"))
-    expected = trace_of(cohort_of(settings), by_this_process)
+    expected = trace_of(player_of(settings), by_this_process)
     assert "server.x after round 1" in differing(
-        trace_of(cohort_of(settings), lambda p: Stale(p.cohort, p.start, 2)), expected
+        trace_of(player_of(settings), lambda p: Stale(p.player, p.start, 2)), expected
     )
 
 
 def test_what_was_not_remembered_is_seen() -> None:
     settings = in_chunks(settings_of(*TINY, "algo=dp_scaffold", "sampled_clients=9"))
-    expected = trace_of(cohort_of(settings), by_this_process)
+    expected = trace_of(player_of(settings), by_this_process)
     assert "memory after round 1" in differing(
-        trace_of(cohort_of(settings), lambda p: Forgetful(p.cohort, p.start, 2)), expected
+        trace_of(player_of(settings), lambda p: Forgetful(p.player, p.start, 2)), expected
     )
 
 
@@ -225,9 +226,9 @@ def test_what_was_not_remembered_is_seen() -> None:
 
 def test_who_waits_sleeps() -> None:
     """After a moment."""
-    played = cohort_of(in_chunks(settings_of(*TINY, "algo=dp_fedavg", "sampled_clients=9")))
+    played = player_of(in_chunks(settings_of(*TINY, "algo=dp_fedavg", "sampled_clients=9")))
     with by_workers(1)(played) as crew:
-        next(train.rounds(played.cohort, played.schedule, played.start, 0, crew))
+        next(train.rounds(played.player, played.schedule, played.start, 0, crew))
         (pid,) = [worker.pid for worker in crew._workers if worker.pid is not None]
         before = cpu_seconds(pid)
         time.sleep(0.5)
@@ -235,8 +236,8 @@ def test_who_waits_sleeps() -> None:
 
 
 def test_who_looks_sees_the_next_question(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(crew_file, "SECONDS_TO_LOOK", 1.5)
-    played = cohort_of(settings_of(*TINY, "algo=dp_fedavg"))
+    monkeypatch.setattr(workers, "SECONDS_TO_LOOK", 1.5)
+    played = player_of(settings_of(*TINY, "algo=dp_fedavg"))
     with by_workers(2)(played) as crew:
         began = time.perf_counter()
         for _ in range(3):
@@ -251,7 +252,7 @@ def test_who_looks_sees_the_next_question(monkeypatch: pytest.MonkeyPatch) -> No
 @pytest.mark.parametrize("name", ["dp_fedavg", "dp_scaffold", "dp_fedexp_scaffold"])
 def test_another_chunk_is_equal_up_to_rounding(name: str, dtype: str) -> None:
     settings = settings_of(*TINY, f"algo={name}", "sampled_clients=9", f"dtype={dtype}")
-    ends = [trace_of(cohort_of(in_chunks(settings, chunk)), by_workers(2)) for chunk in (1, 2, 4, 9)]
+    ends = [trace_of(player_of(in_chunks(settings, chunk)), by_workers(2)) for chunk in (1, 2, 4, 9)]
     for end in ends[1:]:
         assert differing(end, ends[0])  # sums of other groups
         for what in ("server.x", "memory"):

@@ -20,14 +20,14 @@ import numpy as np
 import pytest
 import torch
 from helpers.crews import by_this_process, by_workers, differing, in_chunks, trace_of
-from helpers.federations import Played, cohort_of, settings_of
+from helpers.federations import Played, player_of, settings_of
 from helpers.long_runs import GIVEN, crew_of, pid_of, play
 from helpers.processes import alive, all_gone, named_memory, open_files, pss, until
 
 from dpfl_bench.experiment import engine
-from dpfl_bench.federation import crew as crew_file
-from dpfl_bench.federation.cohort import Alone
-from dpfl_bench.federation.crew import WorkerDied, Workers
+from dpfl_bench.federation import workers as workers_file
+from dpfl_bench.federation.alone import Alone
+from dpfl_bench.federation.workers import WorkerDied, Workers
 from dpfl_bench.privacy.ledger import OverspentError
 
 PATIENCE = 60  # seconds, after which a test that waits for ever fails
@@ -49,13 +49,13 @@ def _not_for_ever() -> Iterator[None]:
 
 @pytest.fixture
 def played() -> Played:
-    return cohort_of(in_chunks(settings_of(*GIVEN), 1))
+    return player_of(in_chunks(settings_of(*GIVEN), 1))
 
 
 @pytest.fixture
 def clean(played: Played) -> Iterator[None]:
     """Nothing is open afterwards that was not open before."""
-    with Workers(played.cohort, cohort_of(settings_of(*GIVEN)).start, 1):
+    with Workers(played.player, player_of(settings_of(*GIVEN)).start, 1):
         pass  # the first crew of a process opens what multiprocessing keeps
     files = open_files()
     yield
@@ -83,7 +83,7 @@ class Acting:
 def acting(played: Played, act: Callable[[int], object], where: str = "client") -> Played:
     return dataclasses.replace(
         played,
-        cohort=dataclasses.replace(played.cohort, algorithm=Acting(played.cohort.algorithm, act, where)),
+        player=dataclasses.replace(played.player, algorithm=Acting(played.player.algorithm, act, where)),
     )
 
 
@@ -165,7 +165,7 @@ def test_while_the_others_wait_for_the_counter(
 
 
 def test_in_the_middle_of_its_answer(played: Played, clean: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    first, send = os.getpid(), crew_file._send
+    first, send = os.getpid(), workers_file._send
 
     def half(pipe: Any, what: object) -> None:
         if os.getpid() != first:
@@ -173,7 +173,7 @@ def test_in_the_middle_of_its_answer(played: Played, clean: None, monkeypatch: p
             die()
         send(pipe, what)
 
-    monkeypatch.setattr(crew_file, "_send", half)
+    monkeypatch.setattr(workers_file, "_send", half)
     with pytest.raises(WorkerDied, match=KILLED), crew_of(played) as crew:
         list(play(played, crew))
 
@@ -182,7 +182,7 @@ def test_in_the_middle_of_a_long_question(
     played: Played, clean: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A cohort of a million does not fit into a pipe: the first process is still writing."""
-    first, received = os.getpid(), crew_file._received
+    first, received = os.getpid(), workers_file._received
 
     def half(pipe: Any) -> Any:
         if os.getpid() != first:
@@ -191,10 +191,10 @@ def test_in_the_middle_of_a_long_question(
             die()
         return received(pipe)
 
-    monkeypatch.setattr(crew_file, "_received", half)
+    monkeypatch.setattr(workers_file, "_received", half)
     round = dataclasses.replace(played.schedule.round(0), cohort=np.arange(10**6))
     with pytest.raises(WorkerDied, match=KILLED), crew_of(played) as crew:
-        list(crew.work(played.start, round))
+        list(crew.play_groups(played.start, round))
 
 
 @pytest.mark.parametrize("error", [OSError(11, "Resource temporarily unavailable"), KeyboardInterrupt()])
@@ -217,7 +217,7 @@ def test_while_the_crew_is_made(
     monkeypatch.setattr(os, "fork", third_time)
     left = None
     try:
-        Workers(played.cohort, played.start, 4)
+        Workers(played.player, played.start, 4)
     except type(error):
         left = [pid for pid in made if os.path.exists(f"/proc/{pid}")]
     assert left == []
@@ -242,7 +242,7 @@ def test_no_worker_outlives_the_first_process(played: Played, busy: bool) -> Non
     slow = acting(played, lambda _: time.sleep(60)) if busy else played
 
     def first() -> None:
-        with Workers(slow.cohort, slow.start, 3) as crew:
+        with Workers(slow.player, slow.start, 3) as crew:
             theirs.send([worker.pid for worker in crew._workers])
             list(play(slow, crew))
             time.sleep(60)
@@ -270,11 +270,11 @@ def test_shared_memory_has_no_name(played: Played) -> None:
 
 def test_workers_leave_signals_to_the_first_process(played: Played) -> None:
     """Ctrl-C reaches the whole process group."""
-    expected = trace_of(cohort_of(in_chunks(settings_of(*GIVEN), 1)), by_this_process)
+    expected = trace_of(player_of(in_chunks(settings_of(*GIVEN), 1)), by_this_process)
 
     def made(played: Played) -> Workers:
-        crew = Workers(played.cohort, played.start, 3)
-        assert list(crew._asked(Workers._scored, False))  # they are past their first lines
+        crew = Workers(played.player, played.start, 3)
+        assert list(crew._ask(Workers._scored, False))  # they are past their first lines
         for worker in crew._workers:
             for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR2):
                 os.kill(worker.pid or 0, number)
@@ -357,7 +357,7 @@ def test_one_gradient_too_many(played: Played, clean: None) -> None:
             )
 
     greedy = dataclasses.replace(
-        played, cohort=dataclasses.replace(played.cohort, algorithm=Greedy(played.cohort.algorithm, die, ""))
+        played, player=dataclasses.replace(played.player, algorithm=Greedy(played.player.algorithm, die, ""))
     )
     with (
         pytest.raises(RuntimeError, match="more than the 3 gradients that this round's schedule allows"),
@@ -371,7 +371,7 @@ def test_one_gradient_too_many(played: Played, clean: None) -> None:
 
 def test_after_threads_of_torch(played: Played) -> None:
     """A parallel region before the fork leaves a pool whose threads the workers don't have."""
-    expected = trace_of(cohort_of(in_chunks(settings_of(*GIVEN), 1)), by_this_process)
+    expected = trace_of(player_of(in_chunks(settings_of(*GIVEN), 1)), by_this_process)
     torch.set_num_threads(2)
     try:
         large = torch.ones(1500, 1500)
@@ -384,7 +384,7 @@ def test_after_threads_of_torch(played: Played) -> None:
 
 
 def _in_loky(number: int) -> tuple[list[str], bool]:
-    played = [cohort_of(in_chunks(settings_of(*GIVEN), 1)) for _ in range(2)]
+    played = [player_of(in_chunks(settings_of(*GIVEN), 1)) for _ in range(2)]
     return differing(
         trace_of(played[0], by_workers(2)), trace_of(played[1], by_this_process)
     ), multiprocessing.current_process().daemon
@@ -405,10 +405,12 @@ def test_in_a_daemon() -> None:
     ours, theirs = multiprocessing.Pipe(False)
 
     def daemon() -> None:
-        played = cohort_of(settings)
+        played = player_of(settings)
         engine.SMALL_ROUND = 0
-        with engine.crew(settings, played.cohort, played.start) as crew:
-            theirs.send((type(crew) is Alone, len(list(crew.work(played.start, played.schedule.round(0))))))
+        with engine.crew(settings, played.player, played.start) as crew:
+            theirs.send(
+                (type(crew) is Alone, len(list(crew.play_groups(played.start, played.schedule.round(0)))))
+            )
 
     process = multiprocessing.get_context("fork").Process(target=daemon, daemon=True)
     process.start()
@@ -425,8 +427,8 @@ def test_in_a_daemon() -> None:
 def test_little_goes_through_the_pipes(monkeypatch: pytest.MonkeyPatch) -> None:
     """Vectors of the model's size are shared, not sent."""
     network = {"_target_": "dpfl_bench.problems.models.mlp.mlp", "name": "mlp", "hidden": [20_000]}
-    played = cohort_of(in_chunks(dataclasses.replace(settings_of(*GIVEN), model=network), 1))
-    assert played.cohort.problem.dimension > 150_000
+    played = player_of(in_chunks(dataclasses.replace(settings_of(*GIVEN), model=network), 1))
+    assert played.player.problem.dimension > 150_000
     sizes: list[int] = []
 
     def received(pipe: Any) -> Any:
@@ -434,7 +436,7 @@ def test_little_goes_through_the_pipes(monkeypatch: pytest.MonkeyPatch) -> None:
         sizes.append(len(got))
         return pickle.loads(got)
 
-    monkeypatch.setattr(crew_file, "_received", received)
+    monkeypatch.setattr(workers_file, "_received", received)
     with crew_of(played, 2) as crew:
         next(play(played, crew))
     assert len(sizes) == 4  # two workers worked and remembered
@@ -455,7 +457,7 @@ def test_a_thousand_rounds_grow_nothing() -> None:
 def test_a_hundred_crews_grow_nothing(clean: None) -> None:
     sizes = []
     for number in range(100):
-        played = cohort_of(in_chunks(settings_of(*GIVEN), 1))
+        played = player_of(in_chunks(settings_of(*GIVEN), 1))
         with crew_of(played, 2) as crew:
             next(play(played, crew))
         if number in (20, 99):

@@ -13,22 +13,23 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 import torch
-from helpers.federations import TINY, cohort_of, settings_of
+from helpers.federations import TINY, player_of, settings_of
 from torch import Tensor
 
 from dpfl_bench import rng
 from dpfl_bench.budget.budget import Budget, drawn_schedules
 from dpfl_bench.config.settings import Settings
 from dpfl_bench.experiment import report
-from dpfl_bench.experiment.player import build_door
-from dpfl_bench.federation.doors import Passage, SendDoor
-from dpfl_bench.federation.schedule import Round
+from dpfl_bench.experiment.player import build_send_door
+from dpfl_bench.federation.doors.send import SendDoor
+from dpfl_bench.federation.doors.send_passage import SendPassage
+from dpfl_bench.federation.schedule import PlannedRound
 from dpfl_bench.privacy import bounding, mechanisms
 from dpfl_bench.privacy.ledger import Ledger
 
 CLIENTS, DIMENSION = 6, 4096
 EVERYONE = np.arange(CLIENTS)
-ALL = Round(index=0, steps=1, lr=1.0, p=1.0, cohort=EVERYONE, divisor=CLIENTS)
+ALL = PlannedRound(index=0, steps=1, lr=1.0, p=1.0, cohort=EVERYONE, divisor=CLIENTS)
 UPDATES = (
     torch.from_numpy(np.random.default_rng(0).normal(size=(CLIENTS, DIMENSION)))
     * torch.tensor([[0.0, 1e-3, 0.01, 1, 10, 1e6]]).T.double()
@@ -46,11 +47,11 @@ def door_of(settings: Settings, seed: int = 0) -> tuple[SendDoor, float]:
     """
     budget = Budget.of(settings, drawn_schedules(settings))
     door = (
-        cohort_of(settings).cohort.door
+        player_of(settings).player.send_door
         if not settings.private and not settings.privacy.bound_without_noise
         else None
     )
-    return door or build_door(settings, budget, seed), budget.noise_multiplier * (
+    return door or build_send_door(settings, budget, seed), budget.noise_multiplier * (
         settings.privacy.sensitivity or 0.0
     )
 
@@ -63,14 +64,14 @@ class Passed:
     mean: Tensor
 
 
-def passed(door: SendDoor, updates: Tensor = UPDATES, round: Round = ALL, clip: float = 0.7) -> Passed:
+def passed(door: SendDoor, updates: Tensor = UPDATES, round: PlannedRound = ALL, clip: float = 0.7) -> Passed:
     """One round at the door."""
     each = []
     for row, client in zip(updates, round.cohort, strict=True):
-        passage = Passage(door, round, clip, torch.zeros_like(updates[0]))
+        passage = SendPassage(door, round, clip, torch.zeros_like(updates[0]))
         passage.send(row[None], np.array([client]))
         each.append(passage.total)
-    passage = Passage(door, round, clip, torch.zeros_like(updates[0]))
+    passage = SendPassage(door, round, clip, torch.zeros_like(updates[0]))
     own = passage.send(updates, round.cohort)
     assert torch.allclose(passage.total, torch.stack(each).sum(0))
     return Passed(torch.stack(each), own, torch.cat(passage.norms), passage.sent(Ledger(CLIENTS)).mean)
@@ -139,15 +140,15 @@ def test_what_a_whole_round_released_has_the_noise_of_privacy_json(trust: str) -
         "server_lr=0.5",
     )
     settings = settings_of(*[o for o in TINY if o != "rounds=4"], *overrides)
-    private = cohort_of(settings)
-    open_door = cohort_of(
+    private = player_of(settings)
+    open_door = player_of(
         replace(settings, eps=math.inf, privacy=replace(settings.privacy, bound_without_noise=True))
     )
     rounds = [private.schedule.round(k) for k in range(300)]
-    same = open_door.cohort.play(open_door.start, rounds[0])[
+    same = open_door.play(open_door.start, rounds[0])[
         0
     ].server.x  # full batches: every round moves alike but for the noise
-    ends = torch.stack([private.cohort.play(private.start, r)[0].server.x for r in rounds])
+    ends = torch.stack([private.play(private.start, r)[0].server.x for r in rounds])
     (release,) = report.privacy(private.job)["releases"]
     sent = {
         "local": release["noise_std"] * math.sqrt(10),

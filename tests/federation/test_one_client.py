@@ -7,7 +7,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from helpers.federations import Played, cohort_on, settings_of
+from helpers.federations import Played, player_on, settings_of
 
 from dpfl_bench.data.records import Records
 from dpfl_bench.experiment.train import rounds
@@ -32,7 +32,7 @@ def played(way: str, factor: float, seed: int) -> Played:
     y = (x @ np.arange(FEATURES)).astype(np.float32)
     x[:RECORDS] *= factor
     records = Records(x, y, x[:0], y[:0], None, 0, "test", None)
-    return cohort_on(settings, records, list(np.arange(len(y)).reshape(CLIENTS, RECORDS)))
+    return player_on(settings, records, list(np.arange(len(y)).reshape(CLIENTS, RECORDS)))
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -43,7 +43,7 @@ def test_a_client_that_overflows_ends_no_run(way: str) -> None:
     for seed in range(8):
         for factor, blanked in ((1.0, 0), (100.0, 1)):
             made = played(way, factor, seed)
-            ends = list(rounds(made.cohort, made.schedule, made.start, 0))
+            ends = list(rounds(made.player, made.schedule, made.start, 0))
             assert len(ends) == 3
             assert [diagnostics.blanked for _, _, diagnostics in ends] == [blanked] * 3
             assert all(torch.isfinite(state.server.x).all() for _, state, _ in ends)

@@ -23,9 +23,7 @@ CLASSED = {
 }
 
 
-def deal(
-    name: str, labels: np.ndarray = LABELS, clients: int = 20, seed: int = 0, **own: float
-) -> Parts:
+def deal(name: str, labels: np.ndarray = LABELS, clients: int = 20, seed: int = 0, **own: float) -> Parts:
     return getattr(partition, name)(labels, None, clients, generator(seed, "partition"), **own)
 
 

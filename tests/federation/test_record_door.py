@@ -10,10 +10,10 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 import torch
-from helpers.federations import Played, cohort_on, settings_of
+from helpers.federations import Played, player_on, settings_of
 
 from dpfl_bench.data.records import Records
-from dpfl_bench.federation.doors import GradientDoor, GradientPassage
+from dpfl_bench.federation.doors.gradient import GradientDoor, GradientPassage
 from dpfl_bench.federation.sampling import LotRule
 from dpfl_bench.privacy import mechanisms
 from dpfl_bench.privacy.ledger import Ledger
@@ -50,7 +50,7 @@ def prepared(
     )  # fmt: skip
     flat = x.reshape(-1, x.shape[2]).astype(np.float32)
     records = Records(flat, y.reshape(-1).astype(np.float32), flat[:0], y[0, :0], None, 0, "test", None)
-    return cohort_on(settings, records, list(np.arange(len(flat)).reshape(len(x), -1)), start)
+    return player_on(settings, records, list(np.arange(len(flat)).reshape(len(x), -1)), start)
 
 
 def data(clients: int = CLIENTS, features: int = FEATURES) -> tuple[np.ndarray, np.ndarray]:
@@ -62,7 +62,7 @@ def released(played: Played) -> np.ndarray:
     """The first client's mean gradient in the first round, made of what the server sees (lr=1, one
     step).
     """
-    end = played.cohort.play(played.start, played.schedule.round(0))[0].server.x
+    end = played.play(played.start, played.schedule.round(0))[0].server.x
     return (played.start.server.x - end).numpy() * CLIENTS
 
 
@@ -106,9 +106,7 @@ def test_one_record_moves_a_lot_by_the_sensitivity_and_no_further(
 
 def noise_of(played: Played, rounds: int) -> np.ndarray:
     """What noise adds to the model in each of many rounds from the same start, (rounds, d)."""
-    ends = [
-        played.cohort.play(played.start, played.schedule.round(k))[0].server.x.numpy() for k in range(rounds)
-    ]
+    ends = [played.play(played.start, played.schedule.round(k))[0].server.x.numpy() for k in range(rounds)]
     return np.stack(ends)
 
 
@@ -168,7 +166,7 @@ def test_an_empty_lot_is_noised_like_any_other() -> None:
     x, y = data(1, 64)
     empty = next(seed for seed in range(50) if not len(rule.draw(seed, 0, 0, RECORDS, 1)[0]))
     played = prepared(x, y, "privacy.neighbours=add_remove_one", "sample_rate=0.02", f"seed={empty}")
-    moved = played.cohort.play(played.start, played.schedule.round(0))[0].server.x - played.start.server.x
+    moved = played.play(played.start, played.schedule.round(0))[0].server.x - played.start.server.x
     expected = 1.5 * CLIP / (0.02 * RECORDS)
     assert abs(moved.square().mean().sqrt().item() / expected - 1) < 5 / math.sqrt(2 * 64)
 
@@ -186,7 +184,7 @@ def test_the_ridge_and_weight_decay_are_neither_clipped_nor_noised(monkeypatch: 
         "sample_rate=0.3",
         start=start,
     )
-    end = played.cohort.play(played.start, played.schedule.round(0))[0].server.x
+    end = played.play(played.start, played.schedule.round(0))[0].server.x
     torch.testing.assert_close(end, torch.full((FEATURES,), 25.0, dtype=torch.float64))
 
 
@@ -209,7 +207,7 @@ def test_a_gradient_far_beyond_the_bound_is_left_out(monkeypatch: pytest.MonkeyP
 def test_the_median_of_each_lot_clips_half_of_it() -> None:
     x, y = data()
     played = prepared(x, y, "privacy.clip=median", "privacy.noise_multiplier=1e-9")
-    _, diagnostics = played.cohort.play(played.start, played.schedule.round(0))
+    _, diagnostics = played.play(played.start, played.schedule.round(0))
     assert diagnostics.clipped_fraction == 0.5
     assert math.isnan(diagnostics.clip)
 

@@ -11,9 +11,10 @@ import torch
 
 from dpfl_bench.config.settings import Settings
 from dpfl_bench.experiment import train
-from dpfl_bench.federation.cohort import Alone, State
-from dpfl_bench.federation.crew import Workers
-from helpers.federations import Played, cohort_of
+from dpfl_bench.federation.alone import Alone
+from dpfl_bench.federation.state import TrainingState
+from dpfl_bench.federation.workers import Workers
+from helpers.federations import Played, player_of
 
 COUNTS = (1, 2, 3)
 
@@ -31,7 +32,7 @@ def bits(tensor: torch.Tensor | None) -> bytes:
     return b"" if tensor is None else tensor.contiguous().numpy().tobytes()
 
 
-def left_behind(state: State, diagnostics: Any, crew: Any) -> dict[str, bytes]:
+def left_behind(state: TrainingState, diagnostics: Any, crew: Any) -> dict[str, bytes]:
     """Everything that a round leaves behind, to the bit (a NaN is a NaN)."""
     ledger = state.ledger
     trace = {f"server.{name}": bits(t) for name, t in zip(state.server._fields, state.server, strict=True)}
@@ -50,18 +51,18 @@ def left_behind(state: State, diagnostics: Any, crew: Any) -> dict[str, bytes]:
 
 
 def by_this_process(played: Played) -> Alone:
-    return Alone(played.cohort)
+    return Alone(played.player)
 
 
 def by_workers(count: int) -> Callable[[Played], Workers]:
-    return lambda played: Workers(played.cohort, played.start, count)
+    return lambda played: Workers(played.player, played.start, count)
 
 
 def trace_of(played: Played, crew_of: Callable[[Played], Any]) -> Trace:
     """What all rounds leave behind, played by the crew that `crew_of` builds."""
     trace: Trace = {}
     with crew_of(played) as crew:
-        for _, state, diagnostics in train.rounds(played.cohort, played.schedule, played.start, 0, crew):
+        for _, state, diagnostics in train.rounds(played.player, played.schedule, played.start, 0, crew):
             for name, value in left_behind(state, diagnostics, crew).items():
                 trace.setdefault(name, []).append(value)
     return trace
@@ -77,12 +78,12 @@ def differing(one: Trace, other: Trace) -> list[str]:
     ]
 
 
-def same_with_every_crew(settings: Settings, build: Build = cohort_of, groups: int = 6) -> Trace:
+def same_with_every_crew(settings: Settings, build: Build = player_of, groups: int = 6) -> Trace:
     """What one process finds; asserts that it worked in so many groups, that every crew agrees, and
     that something happened.
     """
     first = build(settings)
-    assert len(first.cohort.groups(first.schedule.round(0).cohort)) == groups
+    assert len(first.player.groups(first.schedule.round(0).cohort)) == groups
     expected = trace_of(first, by_this_process)
     assert len(set(expected["server.x"])) > 1
     for count in COUNTS:

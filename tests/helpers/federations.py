@@ -22,11 +22,14 @@ from dpfl_bench.data.records import Records
 from dpfl_bench.experiment import run, train
 from dpfl_bench.experiment.player import build_player
 from dpfl_bench.experiment.reference import solve_reference
+from dpfl_bench.federation.alone import Alone
 from dpfl_bench.federation.clients import Federation
-from dpfl_bench.federation.cohort import Cohort, State
+from dpfl_bench.federation.diagnostics import Diagnostics
 from dpfl_bench.federation.parts import Parts
+from dpfl_bench.federation.round_player import RoundPlayer
 from dpfl_bench.federation.sampling import LotRule
-from dpfl_bench.federation.schedule import Schedule
+from dpfl_bench.federation.schedule import PlannedRound, Schedule
+from dpfl_bench.federation.state import TrainingState
 
 CONF = Path(conf.__path__[0])
 
@@ -52,14 +55,18 @@ class Played:
 
     job: run.Job
     schedule: Schedule
-    cohort: Cohort
-    start: State
+    player: RoundPlayer
+    start: TrainingState
 
-    def states(self) -> list[State]:
+    def play(self, state: TrainingState, round: PlannedRound) -> tuple[TrainingState, Diagnostics]:
+        """One round, by this process."""
+        return self.player.play(state, round, Alone(self.player))
+
+    def states(self) -> list[TrainingState]:
         """The states after each round. Memories and the ledger are updated in place: every state
         holds copies.
         """
-        ends = train.rounds(self.cohort, self.schedule, self.start, 0)
+        ends = train.rounds(self.player, self.schedule, self.start, 0)
         return [dataclasses.replace(state, memory=_copy(state.memory)) for _, state, _ in ends]
 
     def x(self) -> torch.Tensor:
@@ -70,14 +77,14 @@ def _copy(tensor: torch.Tensor | None) -> torch.Tensor | None:
     return None if tensor is None else tensor.clone()
 
 
-def cohort_of(settings: Settings) -> Played:
+def player_of(settings: Settings) -> Played:
     """Everything that `run.prepare` builds, for the settings' first seed."""
     job = run.prepare(settings)
-    cohort = build_player(settings, job.budget, job.problem, job.data, settings.seed)
-    return Played(job, job.schedules[0], cohort, cohort.start(run.initial(job, settings.seed)))
+    player = build_player(settings, job.budget, job.problem, job.data, settings.seed)
+    return Played(job, job.schedules[0], player, player.start(run.initial(job, settings.seed)))
 
 
-def cohort_on(settings: Settings, records: Records, parts: Parts, x0: np.ndarray | None = None) -> Played:
+def player_on(settings: Settings, records: Records, parts: Parts, x0: np.ndarray | None = None) -> Played:
     """The same for records made by a test instead of the data set's, from x0 (default: the
     problem's start).
     """
@@ -99,6 +106,6 @@ def cohort_on(settings: Settings, records: Records, parts: Parts, x0: np.ndarray
         solve_reference(settings, problem, data.federation),
         build_algorithm(settings),
     )
-    cohort = build_player(settings, budget, problem, data, settings.seed)
+    player = build_player(settings, budget, problem, data, settings.seed)
     x = run.initial(job, settings.seed) if x0 is None else torch.from_numpy(x0).to(dtype)
-    return Played(job, schedules[0], cohort, cohort.start(x))
+    return Played(job, schedules[0], player, player.start(x))

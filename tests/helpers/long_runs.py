@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from dpfl_bench.experiment import train
-from dpfl_bench.federation.crew import Workers
+from dpfl_bench.federation.workers import Workers
 from helpers.crews import in_chunks
-from helpers.federations import TINY, Played, cohort_of, settings_of
+from helpers.federations import TINY, Played, player_of, settings_of
 from helpers.processes import pss
 
 GIVEN = (*TINY, "algo=dp_scaffold", "sampled_clients=9")
@@ -19,7 +19,7 @@ GIVEN = (*TINY, "algo=dp_scaffold", "sampled_clients=9")
 @contextmanager
 def crew_of(played: Played, count: int = 3) -> Iterator[Workers]:
     """A crew of whose processes none is left at the end, nor a second later."""
-    crew = Workers(played.cohort, played.start, count)
+    crew = Workers(played.player, played.start, count)
     pids = [worker.pid for worker in crew._workers if worker.pid is not None]
     assert len(pids) == count
     try:
@@ -31,7 +31,7 @@ def crew_of(played: Played, count: int = 3) -> Iterator[Workers]:
 
 def play(played: Played, crew: Workers) -> Iterator[int]:
     """The rounds that are done."""
-    for done, _, _ in train.rounds(played.cohort, played.schedule, played.start, 0, crew):
+    for done, _, _ in train.rounds(played.player, played.schedule, played.start, 0, crew):
         yield done
 
 
@@ -45,7 +45,7 @@ def a_thousand_rounds() -> None:
     gc.collect()
     gc.freeze()  # as the command does: a collection would unshare pages, each process's for itself
     given = [o for o in GIVEN if not o.startswith("rounds")]
-    played = cohort_of(in_chunks(settings_of(*given, "rounds=1100"), 1))
+    played = player_of(in_chunks(settings_of(*given, "rounds=1100"), 1))
     seen = []
     with crew_of(played, 2) as crew:
         pids = [os.getpid(), *(pid_of(crew, number) for number in range(2))]

@@ -6,13 +6,13 @@ import numpy as np
 
 from dpfl_bench.config.settings import Settings
 from dpfl_bench.data.records import Records
-from helpers.federations import Played, cohort_on
+from helpers.federations import Played, player_on
 
 
 def images(settings: Settings) -> Played:
     draw = np.random.default_rng(0)
     x, y = draw.normal(size=(120, 1, 6, 6)).astype(np.float32), draw.integers(0, 3, 120)
-    return cohort_on(
+    return player_on(
         settings,
         Records(x[:80], y[:80], x[80:], y[80:], None, 3, "random", None),
         list(np.arange(80).reshape(10, 8)),
@@ -23,7 +23,7 @@ def sentences(settings: Settings) -> Played:
     tokens = np.random.default_rng(0).integers(0, 5, (120, 8))
     x, y = tokens[:, :-1].astype(np.int16), tokens[:, 1:].astype(np.int16)
     records = Records(x[:80], y[:80], x[80:], y[80:], None, 5, "random", None, task="next_token")
-    return cohort_on(settings, records, list(np.arange(80).reshape(10, 8)))
+    return player_on(settings, records, list(np.arange(80).reshape(10, 8)))
 
 
 CNN = {

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from helpers.federations import Played, cohort_on, settings_of
+from helpers.federations import Played, player_on, settings_of
 
 from dpfl_bench import rng
 from dpfl_bench.config.settings import Privacy, Settings
@@ -130,7 +130,7 @@ def twin(monkeypatch: pytest.MonkeyPatch, kind: str, dtype: str, *overrides: str
     bias = kind == "softmax" if settings.model["bias"] is None else bool(settings.model["bias"])
     x0 = 0.3 * np.random.default_rng(8).normal(size=ref.parameters(kind, FEATURES, CLASSES, bias))
     x0 = x0.astype(np.float32).astype(np.float64)  # both formats start from the same point
-    played = cohort_on(settings, data, parts, x0)
+    played = player_on(settings, data, parts, x0)
     schedule = played.schedule
     draw = np.random.default_rng(9)
     noise = draw.normal(size=(schedule.rounds, settings.clients + 1, x0.size))  # [:, -1]: the server's

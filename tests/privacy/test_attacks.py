@@ -18,9 +18,12 @@ import torch
 from dpfl_bench.algorithms.fedavg import FedAvg
 from dpfl_bench.algorithms.scaffnew import ScaffNew
 from dpfl_bench.data.records import Records
+from dpfl_bench.federation.alone import Alone
 from dpfl_bench.federation.clients import Federation
-from dpfl_bench.federation.cohort import Cohort, Optimiser
-from dpfl_bench.federation.doors import GradientDoor, SendDoor
+from dpfl_bench.federation.doors.gradient import GradientDoor
+from dpfl_bench.federation.doors.send import SendDoor
+from dpfl_bench.federation.local import Optimiser
+from dpfl_bench.federation.round_player import RoundPlayer
 from dpfl_bench.federation.sampling import LotRule
 from dpfl_bench.federation.schedule import Schedule
 from dpfl_bench.privacy.accounting import epsilon
@@ -66,14 +69,22 @@ class Attack:
         )
         records = GradientDoor(1.0, 2 * self.z, seed) if self.unit == "record" else None
         problem, algorithm = LinearProblem(1, 0, False, 0.0), ScaffNew() if self.shifts else FedAvg()
-        cohort = Cohort(
-            algorithm, problem, everyone, Optimiser(), send, self.clients, seed, clip=1.0, records=records
+        player = RoundPlayer(
+            algorithm,
+            problem,
+            everyone,
+            Optimiser(),
+            send,
+            self.clients,
+            seed,
+            clip=1.0,
+            gradient_door=records,
         )
         shape = (self.clients, self.cohort, self.sampling, (self.steps,) * self.rounds)
         schedule = Schedule(seed, *shape, 1.0, RATE)  # type: ignore[arg-type]
-        state, before, shift, seen = cohort.start(torch.zeros(1, dtype=torch.float64)), 0.0, 0.0, 0.0
+        state, before, shift, seen = player.start(torch.zeros(1, dtype=torch.float64)), 0.0, 0.0, 0.0
         for t in range(self.rounds):
-            state, _ = cohort.play(state, schedule.round(t))
+            state, _ = player.play(state, schedule.round(t), Alone(player))
             moved, before = state.server.x.item() - before, state.server.x.item()
             sent = min(
                 1.0, max(-1.0, RATE * shift)

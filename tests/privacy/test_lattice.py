@@ -11,20 +11,22 @@ import numpy as np
 import pytest
 import torch
 from helpers.command import QUICK, call, metrics, read
-from helpers.federations import TINY, Played, cohort_of, settings_of
+from helpers.federations import TINY, Played, player_of, settings_of
 from scipy import stats
 from torch import Tensor
 
 from dpfl_bench.config.settings import Settings
 from dpfl_bench.experiment import train
-from dpfl_bench.federation.crew import Workers
-from dpfl_bench.federation.doors import Passage, Quantile, SendDoor
-from dpfl_bench.federation.schedule import Round
+from dpfl_bench.federation.doors.quantile import Quantile
+from dpfl_bench.federation.doors.send import SendDoor
+from dpfl_bench.federation.doors.send_passage import SendPassage
+from dpfl_bench.federation.schedule import PlannedRound
+from dpfl_bench.federation.workers import Workers
 from dpfl_bench.privacy import bounding, lattice
 from dpfl_bench.privacy.ledger import Ledger
 
 CLIENTS, DIMENSION, CLIP, NOISE = 6, 4096, 0.7, 1.5
-ALL = Round(index=0, steps=1, lr=1.0, p=1.0, cohort=np.arange(CLIENTS), divisor=CLIENTS)
+ALL = PlannedRound(index=0, steps=1, lr=1.0, p=1.0, cohort=np.arange(CLIENTS), divisor=CLIENTS)
 UPDATES = (
     torch.from_numpy(np.random.default_rng(0).normal(size=(CLIENTS, DIMENSION)))
     * torch.tensor([[0.0, 1e-3, 0.01, 1, 10, 1e6]]).T
@@ -39,9 +41,9 @@ def door_of(trust: str, noise: str, **more: object) -> SendDoor:
 
 def passed(
     door: SendDoor, updates: Tensor, order: tuple[int, ...] = tuple(range(CLIENTS))
-) -> tuple[Passage, Tensor]:
+) -> tuple[SendPassage, Tensor]:
     """One by one, and what is released."""
-    passage = Passage(door, ALL, CLIP, torch.zeros_like(updates[0]))
+    passage = SendPassage(door, ALL, CLIP, torch.zeros_like(updates[0]))
     for client in order:
         passage.send(updates[client][None], np.array([client]))
     return passage, passage.sent(Ledger(CLIENTS)).mean
@@ -176,7 +178,7 @@ def test_a_release_of_float64_tells_no_world_by_its_last_bits() -> None:
     for noise in ("gaussian", "discrete"):
         for seed in range(20):
             door = replace(door_of("local", noise), seed=seed)
-            passage = Passage(
+            passage = SendPassage(
                 door, replace(ALL, cohort=np.arange(1)), CLIP, torch.zeros(DIMENSION, dtype=torch.float64)
             )
             passage.send(worlds[seed % 2][None], np.arange(1))
@@ -196,7 +198,7 @@ def test_gaussian_noise_leaves_bits_that_the_grid_does_not() -> None:
     grid = lattice.spacing(NOISE * CLIP)
     for noise, clean in (("gaussian", False), ("discrete", True)):
         for world in (one, other):
-            passage = Passage(
+            passage = SendPassage(
                 door_of("local", noise),
                 replace(ALL, cohort=np.arange(1)),
                 CLIP,
@@ -211,15 +213,15 @@ def test_gaussian_noise_leaves_bits_that_the_grid_does_not() -> None:
 
 def test_the_sums_beside_it_lie_on_grids_too() -> None:
     door = door_of("secagg", "discrete", norms=0.9, quantile=Quantile(0.5, 0.2, 3.0))
-    passage = Passage(door, ALL, CLIP, torch.zeros(DIMENSION))
+    passage = SendPassage(door, ALL, CLIP, torch.zeros(DIMENSION))
     passage.send(UPDATES.float(), np.arange(CLIENTS))
     grid = lattice.spacing(0.9 * CLIP**2)
     assert float(passage.squares) / grid == round(float(passage.squares) / grid)
     assert 0 <= float(passage.squares) <= CLIENTS * CLIP**2 * (1 + 1e-6)
-    drawn = passage._square_noise(DIMENSION)
+    drawn = passage.noise.on_squares(CLIENTS, DIMENSION)
     assert drawn != 0
     assert drawn / grid == round(drawn / grid)
-    bits = passage._scalar("bit-noise", 3.0)
+    bits = passage.noise.on_bits(3.0)
     assert bits / lattice.spacing(3.0) == round(bits / lattice.spacing(3.0))
 
 
@@ -231,13 +233,13 @@ def settings(*more: str) -> Settings:
 
 
 def played(made: Settings, workers: int) -> list[bytes]:
-    job: Played = cohort_of(made)
+    job: Played = player_of(made)
     if not workers:
         return [state.server.x.numpy().tobytes() for state in job.states()]
-    with Workers(job.cohort, job.start, workers) as crew:
+    with Workers(job.player, job.start, workers) as crew:
         return [
             state.server.x.numpy().tobytes()
-            for _, state, _ in train.rounds(job.cohort, job.schedule, job.start, 0, crew)
+            for _, state, _ in train.rounds(job.player, job.schedule, job.start, 0, crew)
         ]
 
 

@@ -9,12 +9,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from helpers.federations import Played, cohort_on, settings_of
+from helpers.federations import Played, player_on, settings_of
 
 from dpfl_bench.budget.budget import Budget, drawn_schedules
 from dpfl_bench.config.settings import Settings
 from dpfl_bench.data.records import Records
-from dpfl_bench.federation.schedule import Round
+from dpfl_bench.federation.schedule import PlannedRound
 from dpfl_bench.privacy import mechanisms
 
 CLIENTS, RECORDS, FEATURES = 7, 4, 5
@@ -44,7 +44,7 @@ def prepared(settings: Settings, x: np.ndarray, y: np.ndarray) -> Played:
     """x: (clients, n, d), y: (clients, n)."""
     flat = x.reshape(-1, FEATURES).astype(np.float32)
     records = Records(flat, y.reshape(-1).astype(np.float32), flat[:0], y[0, :0], None, 0, "test", None)
-    return cohort_on(settings, records, list(np.arange(len(flat)).reshape(CLIENTS, -1)))
+    return player_on(settings, records, list(np.arange(len(flat)).reshape(CLIENTS, -1)))
 
 
 def released(settings: Settings, x: np.ndarray, y: np.ndarray, without: int | None = None) -> torch.Tensor:
@@ -52,11 +52,11 @@ def released(settings: Settings, x: np.ndarray, y: np.ndarray, without: int | No
     divisor stay.
     """
     played = prepared(settings, x, y)
-    assert played.cohort.door.private
-    round: Round = played.schedule.round(0)
+    assert played.player.send_door.private
+    round: PlannedRound = played.schedule.round(0)
     if without is not None:
         round = replace(round, cohort=np.delete(round.cohort, without))
-    end = played.cohort.play(played.start, round)[0].server.x
+    end = played.play(played.start, round)[0].server.x
     scale = -settings.lr if settings.algo["name"] == "dp_normfedavg" else 1.0
     return (end - played.start.server.x) / scale * CLIENTS
 
@@ -143,7 +143,7 @@ def test_an_empty_poisson_cohort_releases_the_servers_noise() -> None:
     )
     played = prepared(settings, *data())
     nobody = replace(played.schedule.round(0), cohort=np.arange(0))
-    state, diagnostics = played.cohort.play(played.start, nobody)
+    state, diagnostics = played.play(played.start, nobody)
     noise = mechanisms.server_gaussian(settings.seed, 0, FEATURES, played.job.budget.noise_std, np.float64)
     np.testing.assert_allclose(state.server.x.numpy(), noise / 2, rtol=1e-6)
     assert (state.ledger.rounds, state.ledger.taken.sum()) == (1, 0)
@@ -154,5 +154,5 @@ def test_an_empty_poisson_cohort_releases_the_servers_noise() -> None:
 def test_an_empty_cohort_has_nobody_to_send_noise(trust: str) -> None:
     settings = settings_for("dp_fedavg", "clip", trust, "client_sampling=poisson", "sampled_clients=2")
     played = prepared(settings, *data())
-    state, _ = played.cohort.play(played.start, replace(played.schedule.round(0), cohort=np.arange(0)))
+    state, _ = played.play(played.start, replace(played.schedule.round(0), cohort=np.arange(0)))
     assert torch.equal(state.server.x, played.start.server.x)

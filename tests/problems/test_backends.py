@@ -25,16 +25,19 @@ from torch import Tensor, nn
 from dpfl_bench.assembly.model import build_problem, gradient_backend
 from dpfl_bench.checks.errors import ConfigError
 from dpfl_bench.experiment import job
-from dpfl_bench.problems import backends
+from dpfl_bench.problems.backends.flat import Flat
+from dpfl_bench.problems.backends.loop import Loop
+from dpfl_bench.problems.backends.vmap import Vmap
 from dpfl_bench.problems.linear_problem import LinearProblem
 from dpfl_bench.problems.models.cnn import cnn
 from dpfl_bench.problems.models.lstm import lstm
 from dpfl_bench.problems.models.mlp import mlp
 from dpfl_bench.problems.models.unet3d import unet3d
-from dpfl_bench.problems.module import BACKENDS, ModuleProblem
+from dpfl_bench.problems.module import ModuleProblem
 from dpfl_bench.problems.problem import Batch
 from dpfl_bench.problems.tasks import Task, classify, next_token, segment
 
+BACKENDS = {"loop": Loop, "flat": Flat, "vmap": Vmap}  # those of any level; opacus: test_opacus.py
 CLIENTS, LOT = 4, 5
 DTYPES = {torch.float32: 1e-5, torch.float64: 1e-10}
 
@@ -323,7 +326,7 @@ def test_auto_asks_for_the_device_of_the_run(device: str, monkeypatch: pytest.Mo
 def test_a_backend_that_is_asked_for_is_taken(backend: str, monkeypatch: pytest.MonkeyPatch) -> None:
     calls = []
     kind: Any = BACKENDS[backend]
-    for name, other in {"loop": backends.Loop, "flat": backends.Flat, "vmap": backends.Vmap}.items():
+    for name, other in BACKENDS.items():
         gradient = other.gradient
         monkeypatch.setattr(
             other,
@@ -373,6 +376,7 @@ def test_refused_in_one_line_before_data_loads(what: str, monkeypatch: pytest.Mo
 
 def test_a_word_that_is_no_backend() -> None:
     with pytest.raises(
-        ConfigError, match=r"^engine\.backend=fast: expected auto or closed_form or flat or vmap or loop$"
+        ConfigError,
+        match=r"^engine\.backend=fast: expected auto or closed_form or flat or vmap or loop or opacus$",
     ):
         settings_of("engine.backend=fast")

@@ -18,7 +18,7 @@ from torch.nn import functional
 
 from dpfl_bench.assembly.model import build_problem
 from dpfl_bench.checks.errors import ConfigError
-from dpfl_bench.problems import backends
+from dpfl_bench.problems.backends.loop import Loop
 from dpfl_bench.problems.models.activations import TemperedSigmoid, activation
 from dpfl_bench.problems.models.cnn import cnn
 from dpfl_bench.problems.models.lstm import lstm
@@ -143,9 +143,9 @@ def test_clipped_gradients_of_records(case: Case, monkeypatch: pytest.MonkeyPatc
     the LSTM go through vmap.
     """
     small, looped = case.smaller, []
-    weighted = backends.Loop._weighted
+    weighted = Loop._weighted
     monkeypatch.setattr(
-        backends.Loop,
+        Loop,
         "_weighted",
         lambda self, *given: looped.append(len(given[1])) or weighted(self, *given),
     )

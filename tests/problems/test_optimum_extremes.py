@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 from helpers.command import QUICK, call
-from helpers.federations import cohort_on, settings_of
+from helpers.federations import player_on, settings_of
 
 from dpfl_bench.data.records import Records
 from dpfl_bench.problems import optimum
@@ -55,7 +55,7 @@ def test_a_run_goes_on_without_it(size: float) -> None:
         "algo=dp_scaffnew", "model=logreg", "model.l2=0.1", "dataset.shape=[4]", "dataset.classes=2", "partition=iid", "clients=2",
         "rounds=2", "local_steps=2", "device=cpu", "privacy.calibration=fixed", "privacy.noise_multiplier=1",
     )  # fmt: skip
-    played = cohort_on(settings, records, [np.arange(6), np.arange(6, 12)])
+    played = player_on(settings, records, [np.arange(6), np.arange(6, 12)])
     assert len(played.states()) == 2
 
 

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 import torch
 from helpers.crews import in_chunks, same_with_every_crew
-from helpers.federations import TINY, cohort_of, settings_of
+from helpers.federations import TINY, player_of, settings_of
 from helpers.kernels import ROUNDING, SHAPES, check_kernels, drawn, looped
 from torch import Tensor
 
@@ -104,18 +104,18 @@ def test_other_devices_multiply_by_torch(multiplies: str) -> None:
 
 def test_numpy_does_not_tell_who_diverges(multiplies: str, multiplied: list[str]) -> None:
     """In rounds or when they are evaluated."""
-    played = cohort_of(
+    played = player_of(
         settings_of(
             *TINY, "algo=dp_fedavg", "eps=inf", "privacy.calibration=exact", "lr=1e200", "dtype=float64"
         )
     )
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        state, _ = played.cohort.play(played.start, played.schedule.round(0))
+        state, _ = played.play(played.start, played.schedule.round(0))
         assert not state.server.x.isfinite().all()
         x = torch.full_like(state.server.x, torch.inf)
         assert (
-            not evaluation.evaluate(played.cohort.problem, played.cohort.federation, x).train_loss < torch.inf
+            not evaluation.evaluate(played.player.problem, played.player.federation, x).train_loss < torch.inf
         )
     assert set(multiplied) == {multiplies}
 

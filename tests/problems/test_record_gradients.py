@@ -15,7 +15,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from dpfl_bench.problems import backends
+from dpfl_bench.problems.backends import loop
+from dpfl_bench.problems.backends.loop import Loop
+from dpfl_bench.problems.backends.vmap import Vmap
 from dpfl_bench.problems.linear_problem import LinearProblem
 from dpfl_bench.problems.models.cnn import cnn
 from dpfl_bench.problems.models.mlp import mlp
@@ -317,14 +319,12 @@ def test_chunks_and_what_is_held_change_nothing(name: str, monkeypatch: pytest.M
     y, bound = rows_near(problem.start(3, torch.empty(0, dtype=torch.float64))), torch.ones(CLIENTS)
     whole = problem.clipped_gradient(y, batch, clip(bound))
     sizes: list[int] = []
-    piece = backends.Vmap.piece
-    monkeypatch.setattr(
-        backends.Vmap, "piece", lambda self, y, x, t: sizes.append(len(x)) or piece(self, y, x, t)
-    )
+    piece = Vmap.piece
+    monkeypatch.setattr(Vmap, "piece", lambda self, y, x, t: sizes.append(len(x)) or piece(self, y, x, t))
     for chunk, held, passes in ((4, 100, 1), (4, 0, 2), (0, 0, 2)):
         sizes.clear()
-        monkeypatch.setattr(backends, "CHUNK_NUMBERS", chunk * problem.dimension)
-        monkeypatch.setattr(backends, "HELD_NUMBERS", held * problem.dimension)
+        monkeypatch.setattr(loop, "CHUNK_NUMBERS", chunk * problem.dimension)
+        monkeypatch.setattr(loop, "HELD_NUMBERS", held * problem.dimension)
         for found, expected in zip(problem.clipped_gradient(y, batch, clip(bound)), whole, strict=True):
             torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-13)
         assert sizes == ([4, 2, 4, 4, 2] if chunk else [1] * 16) * passes
@@ -348,9 +348,9 @@ def test_who_goes_one_by_one(name: str, monkeypatch: pytest.MonkeyPatch) -> None
     the way.
     """
     looped: list[int] = []
-    weighted = backends.Loop._weighted
+    weighted = Loop._weighted
     monkeypatch.setattr(
-        backends.Loop,
+        Loop,
         "_weighted",
         lambda self, *given: looped.append(len(given[1])) or weighted(self, *given),
     )
@@ -381,7 +381,7 @@ def longest(problem: Problem, y: Tensor, batch: Batch, rule: Callable[[Tensor, T
 def test_no_record_is_longer_than_the_bound(
     name: str, sharpness: float, held: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(backends, "HELD_NUMBERS", held)
+    monkeypatch.setattr(loop, "HELD_NUMBERS", held)
     problem, batch = ModuleProblem(NETWORKS[name][0], CLASSES, backend="vmap"), batch_of(name, torch.float32)
     client = Batch(batch.features[:1], batch.targets[:1], batch.weights[:1])
     y = sharpness * problem.start(3, torch.empty(0))[None]
@@ -412,7 +412,7 @@ def test_records_on_a_kink(held: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """At a ReLU's kink rounding decides which gradient a record has: only the very gradient that
     was measured is bounded.
     """
-    monkeypatch.setattr(backends, "HELD_NUMBERS", held)
+    monkeypatch.setattr(loop, "HELD_NUMBERS", held)
     problem = ModuleProblem(partial(mlp, [50], CLASSES, [8]), CLASSES, backend="vmap")
     y = problem.start(3, torch.empty(0))[None]
     weight, shift = y[0, :50], y[0, 400]  # of the first hidden unit, whose outgoing weights are huge
@@ -435,7 +435,7 @@ def test_records_on_a_kink(held: int, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_gradient_that_changes_between_its_measuring_and_its_sum(monkeypatch: pytest.MonkeyPatch) -> None:
     """Dropout draws anew if the gradients do not fit."""
-    monkeypatch.setattr(backends, "HELD_NUMBERS", 0)
+    monkeypatch.setattr(loop, "HELD_NUMBERS", 0)
     problem = ModuleProblem(
         lambda: nn.Sequential(nn.Linear(4, 6), nn.Dropout(), nn.Linear(6, CLASSES)), CLASSES, backend="vmap"
     )

@@ -1,0 +1,51 @@
+"""A crew of one: this process does everything."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from torch import Tensor
+
+from dpfl_bench.algorithms.base import Sent, Server
+from dpfl_bench.federation import evaluation
+from dpfl_bench.federation.crew import GroupResult
+from dpfl_bench.federation.round_player import OwnMessages, RoundPlayer
+from dpfl_bench.federation.schedule import PlannedRound
+from dpfl_bench.federation.state import TrainingState
+from dpfl_bench.problems.problem import Scored
+
+
+class Alone:
+    def __init__(self, player: RoundPlayer):
+        self.player = player
+        self._own: OwnMessages = []  # of the clients that this round's groups had so far
+
+    def __enter__(self) -> Alone:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._own = []
+
+    def begin_round(self) -> None:
+        self._own = []
+
+    def play_groups(self, state: TrainingState, round: PlannedRound) -> Iterator[GroupResult]:
+        self.begin_round()
+        for clients in self.player.groups(round.cohort):
+            yield self.play_group(state.server, state.memory, round, clients, state.clip)
+
+    def play_group(
+        self, server: Server, memory: Tensor | None, round: PlannedRound, clients: np.ndarray, clip: float
+    ) -> GroupResult:
+        """Like `RoundPlayer.play_group`; the clients' own messages are kept for `update_memories`."""
+        result, own = self.player.play_group(server, memory, round, clients, clip)
+        self._own += own
+        return result
+
+    def update_memories(self, state: TrainingState, sent: Sent, round: PlannedRound) -> None:
+        assert state.memory is not None
+        self.player.update_memories(state.server, state.memory, self._own, sent, round)
+
+    def losses(self, x: Tensor, test: bool) -> Scored:
+        return evaluation.scored(self.player.problem, self.player.federation, x, test)

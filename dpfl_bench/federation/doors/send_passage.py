@@ -1,0 +1,131 @@
+"""One round at the send door: each client's update is clipped to norm C, noised, summed and
+recorded.
+"""
+
+from __future__ import annotations
+
+from dataclasses import fields
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from dpfl_bench.algorithms.base import Sent
+from dpfl_bench.federation.doors.send import SendDoor, Sums
+from dpfl_bench.federation.doors.send_noise import SendNoise
+from dpfl_bench.federation.schedule import PlannedRound
+from dpfl_bench.machine import device
+from dpfl_bench.privacy import bounding, lattice
+from dpfl_bench.privacy.ledger import Ledger
+from dpfl_bench.problems.problem import lengths
+
+
+class SendPassage(Sums):
+    """Updates go in chunk by chunk (`send`); what the server may know comes out (`sent`)."""
+
+    def __init__(self, door: SendDoor, round: PlannedRound, clip: float, total: Tensor):
+        """clip: C of this round. total: zeros, (d,)."""
+        super().__init__(clip, total.to(door.format(total)))
+        self.door, self.round, self.dtype = door, round, total.dtype
+
+    @property
+    def noise(self) -> SendNoise:
+        return SendNoise(self.door, self.round, self.clip)
+
+    def send(self, updates: Tensor, clients: np.ndarray) -> Tensor:
+        """Bound and noise the updates of some clients, and add them to the sums.
+
+        updates: (c, d). clients: their indices, (c,). Returns what each client remembers of its own
+        message: (c, d).
+        """
+        door = self.door
+        if door.bound is None:
+            self._count(updates, updates, lengths(updates).to(updates))
+            return updates
+        result: bounding.Bounded = getattr(bounding, door.bound)(updates, self.clip)
+        noise, bounded = self.noise, result.rows
+        if door.discrete:
+            bounded = lattice.towards_zero(bounded, lattice.spacing(noise.std))
+        messages = noise.on_messages(bounded, clients)
+        self._count(bounded, messages, result.norms)
+        self.blanked += result.blanked
+        return (messages if door.memory == "own_message" else bounded).to(updates)
+
+    @property
+    def sums(self) -> Sums:
+        """The sums so far."""
+        return Sums(**{f.name: getattr(self, f.name) for f in fields(Sums)})
+
+    def add(self, part: Sums) -> None:
+        """Add the sums of one group of the round's clients."""
+        self.clip = part.clip
+        self.total = self.total + part.total
+        self.squares = self.squares + part.squares
+        self.naive = self.naive + part.naive
+        self.below = self.below + part.below
+        self.clients += part.clients
+        self.blanked += part.blanked
+        self.norms += part.norms
+
+    def sent(self, ledger: Ledger) -> Sent:
+        """The round's end: add the server's noise to the sums, record the release in the ledger,
+        and return what the server may know.
+        """
+        door, divisor = self.door, self.round.divisor
+        total, squares = self.total, self.squares
+        if door.private:
+            total = self.noise.on_total(total)
+            squares = squares + self.noise.on_squares(self.clients, len(total))
+            ledger.record(self.round.cohort)
+            for name in door.sums:
+                ledger.record_sum(name)
+        wide = device.wide(total.device)
+        scalars = [
+            torch.as_tensor(value / divisor, dtype=wide, device=total.device).to(self.dtype)
+            for value in (squares, self.naive)
+        ]
+        mean = (total / divisor).to(self.dtype)
+        return Sent(mean, mean.new_empty(0, len(mean)), *scalars)
+
+    def next_clip(self) -> float:
+        """C of the next round."""
+        door = self.door
+        if door.quantile is None or door.bound is None:
+            return self.clip
+        std = door.quantile.std * (self.clients**0.5 if door.trust == "local" else 1.0)
+        noise = self.noise.on_bits(std) if door.private else 0.0
+        return door.quantile.next(self.clip, (float(self.below) + noise) / self.round.divisor + 0.5)
+
+    def _count(self, bounded: Tensor, messages: Tensor, norms: Tensor) -> None:
+        """Add to the sums. bounded, messages: (c, d). norms: of the updates before bounding, (c,)."""
+        door = self.door
+        self.total = self.total + messages.sum(0)
+        self.clients += len(messages)
+        self.norms.append(norms)
+        if door.quantile is not None:
+            self.below = self.below + (norms <= self.clip).sum() - 0.5 * len(norms)
+        if door.norms is None:
+            return
+        if door.trust == "local" or door.bound is None:
+            self.naive = self.naive + _square(messages)
+        if door.privunit is not None:
+            estimates = door.privunit.square_norms(messages.double().cpu().numpy() / self.clip)
+            self.squares = self.squares + float(estimates.sum()) * self.clip**2
+        else:
+            self.squares = self.squares + (
+                _square(messages) if door.trust == "local" else self._squares_to_release(bounded)
+            )
+
+    def _squares_to_release(self, bounded: Tensor) -> Tensor:
+        """The sum of the bounded updates' squared norms; each one is rounded to the grid of the
+        noise on their sum, where there is a grid.
+        """
+        if not (self.door.discrete and self.door.norms):
+            return _square(bounded)
+        spacing = min(0.5, lattice.spacing(self.noise.squares_std))
+        return lattice.towards_zero(bounded.square().sum(1), spacing).sum()
+
+
+def _square(rows: Tensor) -> Tensor:
+    """|rows|^2 in the widest format: little may be left of it once the noise's share is subtracted."""
+    return rows.to(device.wide(rows.device)).square().sum()
