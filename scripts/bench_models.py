@@ -20,7 +20,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from model_rounds import CASES, FILES, Case, sample
+from model_rounds import CASES, Case, lacking, sample
 
 UNITS = {"client": ("algo=dp_fedavg",), "record": ("algo=dp_fedavg", "privacy=record")}
 REPEATS = 3
@@ -84,9 +84,9 @@ def main(names: list[str], samples: Path) -> None:
     )
     real = Path(os.environ.get("DPFL_DATA_DIR", ""))
     for case in (CASES[name] for name in names or CASES):
-        missing = [file for file in FILES.get(case.dataset, ()) if not (real / file).exists()]
+        missing = lacking(case.dataset, real)
         if missing:
-            print(f"{case.name}: left out: DPFL_DATA_DIR has no {', '.join(missing)}", file=sys.stderr)
+            print(f"{case.name}: left out: DPFL_DATA_DIR lacks {missing}", file=sys.stderr)
         else:
             print(row(case, sample(case.dataset, real, samples)), flush=True)
 

@@ -1,6 +1,10 @@
 """Every model of conf/model on its papers' data: what tests/federation/test_rounds.py plays a round
 of and scripts/bench_models.py times.
 
+The head of a model's YAML file says what it is tried on, a line for each (indented lines go on):
+
+    # Try: dataset=femnist clients=6 partition=iid batch_size=4
+
 Real files are in a folder as CONTRIBUTING.md has it. Three sets are not taken as they stand: of
 MNIST and CIFAR-10 a few images are enough (ScatterNet's features take a while), and Messidor's
 photographs are shared without grades, so they get made-up ones.
@@ -10,16 +14,20 @@ from __future__ import annotations
 
 import itertools
 import pickle
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import yaml
+
+from dpfl_bench import conf
+from dpfl_bench.data import source as sources
+
+CONF = Path(conf.__path__[0])
 TRAINING, TEST = 300, 60  # images of a small MNIST or CIFAR-10
-TAKEN = ("dataset.verify=false", "dataset.download=false")  # what is there
-SPLIT = ("dataset.split=client", "dataset.test_fraction=0.2", "partition=similarity")  # dpscaffold's
-SCALED = ("dataset.standardise=data", "dataset.unit_norm=true")
-PROJECTED = ("dataset.transform=pca", "dataset.dimensions=60")
-SCATTERED = ("dataset.transform=scatternet",)
+TAKEN = ("dataset.verify=false", "dataset.download=false")  # what is there, of what can be downloaded
+LOT = 16  # records of a local step, where the head says no batch_size
 
 
 class Case(NamedTuple):
@@ -27,7 +35,7 @@ class Case(NamedTuple):
     dataset: str
     clients: int
     overrides: tuple[str, ...] = ()
-    lot: int = 16  # records of a local step
+    lot: int = LOT
 
     @property
     def name(self) -> str:
@@ -39,55 +47,49 @@ class Case(NamedTuple):
         return f"model={self.model}", f"dataset={self.dataset}", f"clients={self.clients}", *self.overrides
 
 
-def _mnist(model: str, *overrides: str) -> Case:
-    return Case(model, "mnist", 10, (*TAKEN, "partition=iid", *overrides))
+def tried(folder: Path) -> Iterator[Case]:
+    """What the heads of the models' files in this folder say."""
+    for file in sorted(folder.glob("[!_]*.yaml")):
+        head = "".join(itertools.takewhile(lambda line: line.startswith("#"), file.open()))
+        lines = re.findall(r"^# Try: (.*(?:\n#  +.*)*)", head, re.MULTILINE)
+        if not lines:
+            raise ValueError(f"{file}: expected a line like `# Try: dataset=mnist clients=10` in its head")
+        for line in lines:
+            yield _case(file.stem, dict(word.split("=", 1) for word in line.replace("#", "").split()))
 
 
-def _cifar(model: str, *overrides: str) -> Case:
-    return Case(model, "cifar10", 5, (*TAKEN, "partition=iid", *overrides))
+def _case(model: str, words: dict[str, str]) -> Case:
+    dataset, clients = words.pop("dataset"), int(words.pop("clients"))
+    lot = int(words.pop("batch_size", LOT))
+    taken = TAKEN if "download" in keys_of(dataset) else ()
+    return Case(model, dataset, clients, (*taken, *(f"{key}={value}" for key, value in words.items())), lot)
 
 
-CASES = {
-    case.name: case
-    for case in (
-        Case("linreg", "synthetic_linear", 1000, lot=1),  # fedexp: one record a client
-        Case("linreg", "quadratics", 100),  # normalized
-        Case("logreg", "mushrooms", 10),  # balancing
-        Case("logreg", "emnist_balanced", 40, (*TAKEN, *SPLIT, *SCALED)),
-        Case("dnn_200", "mnist", 10, (*TAKEN, *SPLIT, *SCALED, *PROJECTED)),
-        _mnist("mlp"),
-        _mnist("cnn"),
-        _mnist("fedexp_cdp"),
-        _mnist("fedexp_ldp"),
-        _mnist("pfl_cnn_mnist"),
-        _mnist("pfl_sn_linear", *SCATTERED),
-        _mnist("pfl_sn_cnn_mnist", *SCATTERED),
-        _cifar("pfl_cnn_cifar"),
-        _cifar("pfl_sn_linear", *SCATTERED),
-        _cifar("pfl_sn_cnn_cifar", *SCATTERED),
-        _cifar("balancing_cnn"),
-        Case("balancing_cnn", "femnist", 6, ("partition=iid",)),
-        Case("lstm", "reddit", 3, ("dataset.fraction=0.02", "dataset.clients=3")),
-        Case("lstm", "shakespeare", 3, ("dataset.fraction=0.005", "partition=iid")),
-        Case("unet3d", "ixi", 3, ("dataset.owners=3",), lot=2),
-        Case("vgg11_light", "messidor", 3, lot=4),  # as balancing's lots
-        Case("vgg11", "messidor", 3, lot=4),
-    )
-}
-_IDX = ("images-idx3-ubyte", "labels-idx1-ubyte")
-FILES = {  # what has to be in the folder of real data; the other sets are generated
-    "mushrooms": ("libsvm/mushrooms",),
-    "emnist_balanced": tuple(
-        f"EMNIST/raw/emnist-balanced-{part}-{file}" for part in ("train", "test") for file in _IDX
-    ),
-    "mnist": tuple(f"MNIST/raw/{part}-{file}" for part in ("train", "t10k") for file in _IDX),
-    "cifar10": ("cifar-10-batches-py/data_batch_1", "cifar-10-batches-py/test_batch"),
-    "femnist": ("femnist/data/train", "femnist/data/test"),
-    "reddit": ("reddit/data/train", "reddit/data/test"),
-    "shakespeare": ("shakespeare/data/train", "shakespeare/data/test"),
-    "ixi": ("IXI/IXI_sample",),
-    "messidor": ("Messidor/images_512",),
-}
+def keys_of(dataset: str) -> dict[str, Any]:
+    """The keys of a data set's YAML file."""
+    keys: dict[str, Any] = yaml.safe_load((CONF / "dataset" / f"{dataset}.yaml").read_text())
+    return keys
+
+
+CASES = {case.name: case for case in tried(CONF / "model")}
+
+
+def lacking(dataset: str, root: Path) -> str:
+    """What is not in the folder of real data; empty where the data set can be played."""
+    if dataset in _WRITERS:
+        return ", ".join(file for file in _WRITERS[dataset].files if not (root / file).exists())
+    keys = {**keys_of(dataset), "root": str(root), "verify": False}
+    source = sources.source_of(keys)
+    presence = sources.presence_of(keys, source)
+    if source is None or presence is None or sources.files_of(keys, source) is not None:
+        return ""
+    return ", ".join(presence.lacks)
+
+
+def is_whole(dataset: str, root: Path) -> bool:
+    """Whether every record of the set is played, and no sample of it."""
+    presence = sources.presence_of(keys := {**keys_of(dataset), "root": str(root)}, sources.source_of(keys))
+    return dataset not in _WRITERS and presence is not None and presence.state == "ready"
 
 
 def sample(dataset: str, root: Path, folder: Path) -> Path:
@@ -96,10 +98,10 @@ def sample(dataset: str, root: Path, folder: Path) -> Path:
     """
     if dataset not in _WRITERS:
         return root
-    made = folder / dataset
-    if not made.exists():
-        _WRITERS[dataset]([root / file for file in FILES[dataset]], [made / file for file in FILES[dataset]])
-    return made
+    writer, target = _WRITERS[dataset], folder / dataset
+    if not target.exists():
+        writer.write([root / file for file in writer.files], [target / file for file in writer.files])
+    return target
 
 
 def _small_mnist(sources: list[Path], targets: list[Path]) -> None:
@@ -133,8 +135,16 @@ def _graded(sources: list[Path], targets: list[Path]) -> None:
     (target.parent / "labels.csv").write_text("\n".join(lines))
 
 
-_WRITERS: dict[str, Callable[[list[Path], list[Path]], None]] = {
-    "mnist": _small_mnist,
-    "cifar10": _small_cifar,
-    "messidor": _graded,
+class _Writer(NamedTuple):
+    files: tuple[str, ...]  # in the folder of real data, and in that of the sample
+    write: Callable[[list[Path], list[Path]], None]
+
+
+_IDX = ("images-idx3-ubyte", "labels-idx1-ubyte")
+_WRITERS = {
+    "mnist": _Writer(
+        tuple(f"MNIST/raw/{part}-{file}" for part in ("train", "t10k") for file in _IDX), _small_mnist
+    ),
+    "cifar10": _Writer(("cifar-10-batches-py/data_batch_1", "cifar-10-batches-py/test_batch"), _small_cifar),
+    "messidor": _Writer(("Messidor/images_512",), _graded),
 }

@@ -49,15 +49,16 @@ HEAVY = {
     "platformdirs",
 }
 # what --help, list, plan and a dry run load, with their imports
-LIGHT = (
+LIGHT = [
     "cli",
     "config.compose",
     "config.validate",
     "config.catalogue",
-    "commands.plan",
-    "sweep.sweep",
+    *(f"commands.{file.stem}" for file in sorted((ROOT / "commands").glob("[!_]*.py"))),
+    "sweep.all_jobs",
+    "sweep.single",
     "sweep.status",
-)
+]
 BANNED = {
     *(
         "torch.manual_seed",

@@ -17,7 +17,7 @@ from dpfl_bench.config import fits
 from dpfl_bench.config.call import call as call
 from dpfl_bench.config.settings import Settings
 from dpfl_bench.config.targets import check_call
-from dpfl_bench.config.validate import checked
+from dpfl_bench.config.typed import checked
 from dpfl_bench.data import contents
 from dpfl_bench.data.contents import Contents
 from dpfl_bench.data.indices import Indices

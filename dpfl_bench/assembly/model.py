@@ -13,7 +13,7 @@ from dpfl_bench.checks.errors import ConfigError
 from dpfl_bench.config import fits
 from dpfl_bench.config.call import call as call
 from dpfl_bench.config.settings import Settings
-from dpfl_bench.config.validate import checked
+from dpfl_bench.config.typed import checked
 from dpfl_bench.machine import device
 from dpfl_bench.problems import tasks
 from dpfl_bench.problems.module import ModuleProblem, check_module

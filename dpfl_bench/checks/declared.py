@@ -40,7 +40,8 @@ def ranges(function: Callable[..., Any]) -> dict[str, Range]:
 def _hints(function: Any, extras: bool) -> dict[str, Any]:
     if isinstance(function, type):
         return _resolved(function, None, extras)
-    names, hints = getattr(function, "__globals__", {}), {}
+    names = getattr(function, "__globals__", {})
+    hints: dict[str, Any] = {}
     for name, annotation in getattr(function, "__annotations__", {}).items():
         if name != "return":
             hints |= _resolved(SimpleNamespace(__annotations__={name: annotation}), names, extras)

@@ -1,4 +1,4 @@
-"""What a user is told of bad input: one line that says what came, what was expected and what to do."""
+"""The errors of bad input: one line that says what came, what was expected and what to do."""
 
 from __future__ import annotations
 

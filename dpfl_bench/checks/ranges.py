@@ -43,5 +43,5 @@ ACTIVATION = Range(lambda v: v in ("relu", "tanh", "tempered"), "one of relu, ta
 def check(path: str, value: Any, allowed: Range) -> None:
     """Raise ConfigError for a value out of its range; null has none."""
     if value is not None and not allowed.holds(value):
-        told = f"{value:g}" if isinstance(value, float) else value
-        raise ConfigError(f"{path}={told}: expected {allowed.expected}")
+        shown = f"{value:g}" if isinstance(value, float) else value
+        raise ConfigError(f"{path}={shown}: expected {allowed.expected}")

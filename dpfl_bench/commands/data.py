@@ -36,9 +36,8 @@ def command(words: list[str]) -> int:
         return _files(verb, others)
     if verb == "show":
         return _show(others)
-    arguments.complain(
-        f"{' '.join(['data', *words[:1]])}: expected data list, fetch, verify or show (dpfl-bench data --help)"
-    )
+    given = " ".join(["data", *words[:1]])
+    arguments.complain(f"{given}: expected data list, fetch, verify or show (dpfl-bench data --help)")
     return 2
 
 
@@ -94,8 +93,8 @@ def _show(words: list[str]) -> int:
     )
     parser = arguments.parser("data show", does, examples, READ)
     arguments.add_settings(parser)
-    where = "the picture (default: OUTPUTS/data/DATASET_PARTITION.png)"
-    parser.add_argument("--to", metavar="FILE.png", help=where)
+    to = "the picture (default: OUTPUTS/data/DATASET_PARTITION.png)"
+    parser.add_argument("--to", metavar="FILE.png", help=to)
     own = "call the loader or partition that a YAML file of your own names"
     parser.add_argument("--own-code", action="store_true", help=own)
     arguments.add_json(parser)

@@ -16,7 +16,7 @@ EXAMPLES = (
     "run -m +experiment=breast_cancer hydra/launcher=slurm",
 )
 READ = (
-    "docs/settings.md (every key), docs/sweeps.md (sweeps, launchers, --force and --accept);\n"
+    "docs/settings.md (every key), docs/sweeps.md (sweeps), docs/reproduce.md (--force, --accept);\n"
     "`dpfl-bench list` has the choices, `dpfl-bench run --cfg job` every key with its value"
 )
 ONLY_OF_SWEEPS = ("--dry-run", "--no-retry", "--detach", "--cancel")
@@ -30,17 +30,17 @@ def command(words: list[str]) -> int:
     if not flags.multirun and (flag := next((flag for flag in ONLY_OF_SWEEPS if flag in words), None)):
         arguments.complain(f"{flag}: expected a sweep; say -m too")
         return 2
-    preload("dpfl_bench.sweep.sweep")
+    preload("dpfl_bench.sweep.all_jobs")
     from dpfl_bench.results.provenance import Answer
-    from dpfl_bench.sweep import sweep
+    from dpfl_bench.sweep import all_jobs, single
 
     config = (flags.config_dir, flags.config_name)
     answer = Answer(flags.force, flags.accept)
     if not flags.multirun:
-        return sweep.run_one(flags.overrides, *config, answer)
+        return single.run_one(flags.overrides, *config, answer)
     again = shlex.join(["dpfl-bench", "run", *(word for word in words if word not in NOT_TO_FINISH)])
-    ways = sweep.Ways(again, flags.dry_run, not flags.no_retry, answer, flags.on_interrupt)
-    return sweep.run_all(flags.overrides, *config, ways)
+    ways = all_jobs.Ways(again, flags.dry_run, not flags.no_retry, answer, flags.on_interrupt)
+    return all_jobs.run_all(flags.overrides, *config, ways)
 
 
 def start_early(words: Sequence[str]) -> None:

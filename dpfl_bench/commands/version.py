@@ -84,7 +84,7 @@ def _version(name: str, module: str) -> str | None:
 
 
 def _device() -> str:
-    """What device=auto finds, as far as that can be told without torch: the kind of its build, and
+    """What device=auto finds, as far as that is known without torch: the kind of its build, and
     whether a driver is there.
     """
     spec = find_spec("torch")

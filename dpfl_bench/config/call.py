@@ -12,7 +12,7 @@ from dpfl_bench.checks import declared
 from dpfl_bench.checks.errors import ConfigError
 from dpfl_bench.checks.ranges import check
 from dpfl_bench.config.targets import check_call, target
-from dpfl_bench.config.validate import checked
+from dpfl_bench.config.typed import checked
 
 
 def call(node: Mapping[str, Any], group: str, **given: Any) -> Any:

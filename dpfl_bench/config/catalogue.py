@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from dpfl_bench.config.compose import GROUPS
-
+GROUPS = ("algo", "dataset", "model", "partition", "privacy")  # of which every run has one option each
+EXPERIMENT = "experiment"  # +experiment=NAME sets values of all groups, and what a sweep takes
 TITLES = {
-    "algo": "algorithms",
-    "dataset": "data sets",
-    "model": "models",
-    "partition": "partitions",
-    "privacy": "privacy models",
+    "algo": "algorithms (algo=...)",
+    "dataset": "data sets (dataset=...)",
+    "model": "models (model=...)",
+    "partition": "partitions (partition=...)",
+    "privacy": "privacy models (privacy=...)",
+    EXPERIMENT: "experiments (run -m +experiment=...)",
 }
 
 
@@ -21,30 +23,42 @@ def entries(config_dir: str | None = None) -> list[dict[str, str | None]]:
     """name, group, line, module of every choice; a user's folder adds to (and hides) the shipped
     ones.
     """
-    folders = [Path(str(files("dpfl_bench.conf"))), *([Path(config_dir)] if config_dir else [])]
-    found = {
-        (g, f.stem): f for folder in folders for g in GROUPS for f in sorted((folder / g).glob("[!_]*.yaml"))
-    }
-    return [_entry(group, file) for (group, _), file in found.items()]
+    options = {(group, file.stem): file for group in TITLES for file in _files(group, config_dir)}
+    return [_entry(group, file) for (group, _), file in options.items()]
+
+
+def launchers(config_dir: str | None = None) -> dict[str, str | None]:
+    """The class that each YAML file in hydra/launcher/ names; None where it takes another file's."""
+    return {file.stem: _target(_lines(file)) for file in _files("hydra/launcher", config_dir)}
+
+
+def text(entries: list[dict[str, Any]]) -> str:
+    """The list for a person."""
+    width = max(len(entry["name"]) for entry in entries)
+    parts = []
+    for group, title in TITLES.items():
+        rows = [f"  {e['name']:{width}}  {e['line']}" for e in entries if e["group"] == group]
+        parts.append(f"{title}\n" + "\n".join(rows) + "\n")
+    return "\n".join(parts)
+
+
+def _files(group: str, config_dir: str | None) -> Iterator[Path]:
+    """Ours first, so that a user's file of one name comes later."""
+    for folder in (Path(str(files("dpfl_bench.conf"))), *([Path(config_dir)] if config_dir else [])):
+        yield from sorted((folder / group).glob("[!_]*.yaml"))
 
 
 def _entry(group: str, file: Path) -> dict[str, str | None]:
-    lines = [line.strip() for line in file.read_text().splitlines()]
+    lines = _lines(file)
     comments = [line.lstrip("# ") for line in lines if line.startswith("#") and "@package" not in line]
+    line = comments[0] if comments else ""
+    return {"name": file.stem, "group": group, "line": line, "module": _target(lines)}
+
+
+def _target(lines: list[str]) -> str | None:
     targets = [line.removeprefix("_target_:").strip() for line in lines if line.startswith("_target_:")]
-    return {
-        "name": file.stem,
-        "group": group,
-        "line": comments[0] if comments else "",
-        "module": targets[0] if targets else None,
-    }
+    return targets[0] if targets else None
 
 
-def text(found: list[dict[str, Any]]) -> str:
-    """The list for a person."""
-    width = max(len(entry["name"]) for entry in found)
-    parts = []
-    for group in GROUPS:
-        rows = [f"  {e['name']:{width}}  {e['line']}" for e in found if e["group"] == group]
-        parts.append(f"{TITLES[group]} ({group}=...)\n" + "\n".join(rows) + "\n")
-    return "\n".join(parts)
+def _lines(file: Path) -> list[str]:
+    return [line.strip() for line in file.read_text().splitlines()]

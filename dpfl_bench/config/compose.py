@@ -1,24 +1,18 @@
-"""Hydra's part: overrides in, composed config out. Importing hydra takes a while, so only functions
+"""Hydra's part: overrides in, composed configs out. Importing hydra takes a while, so only functions
 do.
 """
 
 from __future__ import annotations
 
-import argparse
-import pickle
-import re
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
 from dpfl_bench.checks.errors import ConfigError
-
-GROUPS = ("algo", "dataset", "model", "partition", "privacy")
-LAUNCHERS = ("joblib", "slurm")
-NAME = re.compile(r"\$\{\.*[A-Za-z_][\w.\[\]]*\}")  # a reference to another key: ${clients}, ${.shape[0]}
+from dpfl_bench.config.catalogue import GROUPS
+from dpfl_bench.config.hydra_loader import loader, refusals
+from dpfl_bench.config.template import Template, plain
 
 
 @dataclass(frozen=True)
@@ -60,7 +54,7 @@ class Composer:
     """
 
     def __init__(self, config_dir: str | None, config_name: str) -> None:
-        self._loader, self._name = _loader(config_dir), config_name
+        self._loader, self._name = loader(config_dir), config_name
         self._parse = lru_cache(maxsize=None)(self._parsed)
         self._repository = lru_cache(maxsize=None)(self._searched)
         self._is_group = lru_cache(maxsize=None)(lambda key, hydra: self._repository(hydra).group_exists(key))
@@ -68,7 +62,7 @@ class Composer:
         self._reference = lru_cache(maxsize=None)(self._referred)
 
     def job(self, overrides: Sequence[str]) -> Composed:
-        with _told(overrides):
+        with refusals(overrides):
             parsed = [self._parse(override) for override in overrides]
             if any(override.is_sweep_override() for override in parsed):
                 self._whole(tuple(overrides))  # refuses it
@@ -94,9 +88,8 @@ class Composer:
         """
         from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
         from hydra.core.override_parser.overrides_parser import OverridesParser
-        from omegaconf import OmegaConf
 
-        with _told(overrides):
+        with refusals(overrides):
             parsed = [self._parse(override) for override in overrides]
             for override in parsed:
                 if override.key_or_group.startswith(
@@ -107,7 +100,7 @@ class Composer:
                         " itself (eps=1,2)"
                     )
             hydra = self._master(parsed).hydra
-            sweeper = _plain(OmegaConf, hydra.sweeper)
+            sweeper = plain(hydra.sweeper)
             if sweeper.pop("_target_") != f"{BasicSweeper.__module__}.BasicSweeper":
                 raise ConfigError(
                     "hydra/sweeper: expected basic; say what is swept on the command line or in"
@@ -123,7 +116,7 @@ class Composer:
                     f"{' '.join([*params, *task])}: expected something to sweep, a glob() or range() among"
                     " them is empty"
                 )
-            return Expanded([(*ours, *job) for job in jobs], _plain(OmegaConf, hydra.launcher))
+            return Expanded([(*ours, *job) for job in jobs], plain(hydra.launcher))
 
     def shown(self, part: str, overrides: Sequence[str]) -> str:
         """Hydra's --cfg: the composed config as YAML, unresolved; `job` without Hydra's own,
@@ -151,11 +144,11 @@ class Composer:
         """Where groups are looked for: hydra.searchpath adds to it."""
         return self._loader._parse_overrides_and_create_caching_repo(self._name, list(hydra))[1]
 
-    def _based(self, groups: tuple[str, ...], hydra: tuple[str, ...]) -> _Base | Exception:
+    def _based(self, groups: tuple[str, ...], hydra: tuple[str, ...]) -> Template | Exception:
         """What Hydra makes of the groups; or why it does not, so that a mistake in every job costs
         once.
         """
-        from omegaconf import OmegaConf, open_dict
+        from omegaconf import open_dict
 
         try:
             config = self._whole(groups)
@@ -166,9 +159,7 @@ class Composer:
             with open_dict(config):
                 del config["hydra"]
             alone = {*hydra, *choices}.issuperset(groups)  # no group that sets other groups' keys
-            return _Base.of(
-                config, _plain(OmegaConf, config if alone else self._reference((*hydra, *choices)))
-            )
+            return Template.of(config, plain(config if alone else self._reference((*hydra, *choices))))
         except Exception as error:
             return error
 
@@ -207,168 +198,5 @@ class Composer:
         raise refused
 
 
-@dataclass(frozen=True)
-class _Base:
-    """A composed config before any value is set, pickled: that is quicker to copy than the config
-    itself.
-    """
-
-    config: bytes
-    plain: (
-        bytes | None
-    )  # as dictionaries, resolved; None where references are more than the names of other keys
-    referred: frozenset[str]  # parts of the names that other keys refer to
-    reference: dict[str, Any]
-
-    @staticmethod
-    def of(config: Any, reference: dict[str, Any]) -> _Base:
-        from omegaconf import OmegaConf
-
-        references = [
-            leaf for leaf in _leaves(OmegaConf.to_container(config)) if isinstance(leaf, str) and "${" in leaf
-        ]
-        plain = pickle.dumps(_plain(OmegaConf, config)) if all(map(NAME.fullmatch, references)) else None
-        return _Base(
-            pickle.dumps(config), plain, frozenset(re.findall(r"\w+", " ".join(references))), reference
-        )
-
-    def changed(self, overrides: Sequence[Any]) -> dict[str, Any]:
-        """A number or word in place of another is set in the dictionaries; whatever is less plain,
-        by Hydra's own function.
-        """
-        if self.plain is not None:
-            plain: dict[str, Any] = pickle.loads(self.plain)
-            if all(_replaced(plain, override, self.referred) for override in overrides):
-                return plain
-        from hydra._internal.config_loader_impl import ConfigLoaderImpl
-        from omegaconf import OmegaConf
-
-        config = pickle.loads(self.config)
-        ConfigLoaderImpl._apply_overrides_to_config(list(overrides), config)
-        return _plain(OmegaConf, config)
-
-
-def _leaves(node: Any) -> Iterator[Any]:
-    if isinstance(node, dict | list):
-        for inner in node.values() if isinstance(node, dict) else node:
-            yield from _leaves(inner)
-    else:
-        yield node
-
-
-def _replaced(plain: dict[str, Any], override: Any, referred: frozenset[str]) -> bool:
-    """Set one value, if it is a plain one in the place of a plain one that no other key refers to."""
-    value, (*path, last) = override.value(), override.key_or_group.split(".")
-    if (
-        override.type.name != "CHANGE"
-        or override.package
-        or isinstance(value, dict | list)
-        or "${" in str(value)
-        or value == "???"
-    ):
-        return False
-    node: Any = plain
-    for key in path:
-        node = node.get(key) if isinstance(node, dict) else None
-    if (
-        not isinstance(node, dict)
-        or last not in node
-        or isinstance(node[last], dict | list)
-        or not referred.isdisjoint((*path, last))
-    ):
-        return False
-    node[last] = value
-    return True
-
-
 def _is_dict(override: Any) -> bool:
     return isinstance(override.value(), dict)
-
-
-def _loader(config_dir: str | None) -> Any:
-    """Hydra with the user's folder before ours. Its public hydra.searchpath comes after ours and
-    holds no primary config.
-    """
-    from hydra import version
-    from hydra._internal.hydra import Hydra
-    from hydra._internal.utils import create_config_search_path
-    from hydra.core.config_store import ConfigStore
-    from hydra.core.global_hydra import GlobalHydra
-
-    path = create_config_search_path("pkg://dpfl_bench.conf")
-    if config_dir is not None:
-        if not Path(config_dir).is_dir():
-            raise ConfigError(
-                f"-cd {config_dir}: expected a folder with configs, there is none of that name; correct the"
-                " path"
-            )
-        path.prepend("user", f"file://{Path(config_dir).absolute()}", "main")
-    version.setbase("1.3")
-    GlobalHydra.instance().clear()
-    try:
-        loader = Hydra.create_main_hydra2("dpfl-bench", path).config_loader
-    finally:
-        GlobalHydra.instance().clear()
-    plugins = ConfigStore.instance().repo.get("hydra", {}).get("launcher", {})
-    for name in LAUNCHERS:  # Hydra's own plugins of that name are others: it would put their keys under ours
-        plugins.pop(f"{name}.yaml", None)
-    return loader
-
-
-def _plain(omegaconf: Any, config: Any) -> dict[str, Any]:
-    plain: dict[str, Any] = omegaconf.to_container(config, resolve=True)
-    return plain
-
-
-@contextmanager
-def _told(overrides: Sequence[str]) -> Iterator[None]:
-    """What Hydra and OmegaConf refuse, in one line."""
-    from hydra.errors import HydraException
-    from omegaconf.errors import OmegaConfBaseException
-
-    try:
-        yield
-    except (HydraException, OmegaConfBaseException) as error:
-        raise ConfigError(_one_line(error)) from None
-    except ConfigError:
-        raise
-    except (
-        ValueError
-    ) as error:  # Hydra's own for `algo=null` or `algo=3`; it does not say which override it means
-        raise ConfigError(f"{' '.join(overrides)}: {_one_line(error)}") from None
-
-
-def _one_line(error: Exception) -> str:
-    """Hydra says what was wrong in several lines; the options it lists are worth keeping."""
-    text = str(error).split("Config search path:")[0]
-    lines = [
-        line.strip()
-        for line in text.splitlines()
-        if line.strip() and not line.startswith("To append to your config")
-    ]
-    cause = str(error.__cause__).splitlines()[0] if error.__cause__ else ""
-    named = getattr(error, "override", "")  # which one could not be read
-    said = "; ".join(
-        [
-            *([named] if named and named not in text else []),
-            *lines,
-            *([cause] if cause and cause not in lines[0] else []),
-        ]
-    )
-    return f"{said} (dpfl-bench run --cfg job shows every key, dpfl-bench list the choices)"
-
-
-def parser(prog: str) -> argparse.ArgumentParser:
-    """The flags of Hydra that the verbs understand, under Hydra's names."""
-    made = argparse.ArgumentParser(prog=prog, add_help=False)
-    made.add_argument("overrides", nargs="*", help="key=value, group=choice")
-    made.add_argument(
-        "--multirun", "-m", action="store_true", help="run every combination of comma-separated values"
-    )
-    made.add_argument("--config-dir", "-cd", help="a folder searched for more configs (algo/, dataset/, ...)")
-    made.add_argument("--config-name", "-cn", default="config", help="the primary config")
-    made.add_argument(
-        "--cfg", "-c", choices=["job", "hydra", "all"], help="show the config instead of running"
-    )
-    made.add_argument("--help", "-h", action="store_true", help="this text")
-    return made

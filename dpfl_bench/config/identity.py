@@ -25,7 +25,7 @@ UNTOLD = {
     "checkpoint_every": "a run that goes on ends with the same bits",
     "outputs": "where it is written",
     "plot": "drawn of the numbers",
-    "trackers": "told the numbers",
+    "trackers": "they get copies of the numbers",
     "engine": "how the machine is used",
     "theory": "only `plan` reads it",
     "records": "only `plan` reads it",

@@ -181,17 +181,17 @@ class Settings:
     def leaks(self) -> list[str]:
         """What of the private data goes into training outside every accountant."""
         where = "each lot's gradients" if self.privacy.unit == "record" else "each cohort's updates"
-        found = []
+        leaks = []
         if self.privacy.clip == "median":
-            found.append(f"privacy.clip=median: C is the median of the norms of {where}, without noise")
+            leaks.append(f"privacy.clip=median: C is the median of the norms of {where}, without noise")
         if self.model.get("init") == "near_optimum":
-            found.append(
+            leaks.append(
                 "model.init=near_optimum: the initial model is made of the exact optimum of the private data"
             )
-        found += _of_the_data(self.dataset)
+        leaks += _of_the_data(self.dataset)
         if self.privacy.accountant == "paper":
-            found.append("privacy.accountant=paper: dpscaffold's own accountant credits what does not hold")
-        return found if self.private else []
+            leaks.append("privacy.accountant=paper: dpscaffold's own accountant credits what does not hold")
+        return leaks if self.private else []
 
     @property
     def seeds(self) -> range:
@@ -219,27 +219,27 @@ def _of_the_data(dataset: dict[str, Any]) -> list[str]:
     """Statistics of the records that change what every client trains on (docs/privacy.md, what of
     the data a run uses).
     """
-    found = []
+    leaks = []
     if dataset.get("standardise") == "data":
-        found.append(
+        leaks.append(
             "dataset.standardise=data: mean and deviation of each feature are those of the training records,"
             " without noise"
         )
     if dataset.get("transform") == "pca":
-        found.append(
+        leaks.append(
             "dataset.transform=pca: the mean and the directions of PCA are those of the training records,"
             " without noise"
         )
     source = source_of(dataset)
     if source is not None and source.leaks is not None:
-        found += source.leaks(dataset)
-    for key, told in (("shape", "how many features there are"), ("classes", "which labels there are")):
+        leaks += source.leaks(dataset)
+    for key, fact in (("shape", "how many features there are"), ("classes", "which labels there are")):
         if dataset[key] is None:
-            found.append(
-                f"dataset.{key}=null: {told} is read off the records, and the model's size follows; where it"
+            leaks.append(
+                f"dataset.{key}=null: {fact} is read off the records, and the model's size follows; where it"
                 " is public, say it"
             )
-    return found
+    return leaks
 
 
 def equal_share(records: int, partition: dict[str, Any], clients: int) -> int:

@@ -54,13 +54,13 @@ def remembers(algo: Mapping[str, Any]) -> bool:
     """
     if "work" in algo:
         return remembers(algo["work"])
-    found = target(algo)
-    if not hasattr(found, "remembers"):
+    kind = target(algo)
+    if not hasattr(kind, "remembers"):
         raise ConfigError(
             f"_target_={algo['_target_']}: expected an algorithm's class, which says whether its clients"
             " remember"
         )
-    return bool(found.remembers)
+    return bool(kind.remembers)
 
 
 def uses_norms(algo: Mapping[str, Any]) -> bool:

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import math
 import re
-import types
-import typing
 from collections.abc import Collection, Mapping
 from dataclasses import fields, replace
-from functools import cache
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import Any, Literal
 
 from dpfl_bench.checks.errors import ConfigError
 from dpfl_bench.checks.ranges import check as check_range
-from dpfl_bench.config import fits, refusals, trackers
-from dpfl_bench.config.compose import GROUPS, Composed
+from dpfl_bench.config import fits, refusals, rounds, trackers
+from dpfl_bench.config.catalogue import GROUPS
+from dpfl_bench.config.compose import Composed
 from dpfl_bench.config.ranges import SETTINGS
-from dpfl_bench.config.settings import Settings, equal_share
+from dpfl_bench.config.settings import Settings
+from dpfl_bench.config.typed import check_names, checked
 
 # what a user's own file has to choose from, too
 CHOICES: dict[str, Any] = {
@@ -36,41 +34,27 @@ def settings(composed: Composed, used: Collection[str] = fits.GROUPS) -> Setting
     """
     config = dict(composed.config)
     _check_keys(config, composed.reference)
-    _check_names("", config, [*(f.name for f in fields(Settings)), *ONLY_FOR_COMPOSING])
+    check_names("", config, [*(f.name for f in fields(Settings)), *ONLY_FOR_COMPOSING])
     for group in GROUPS[:-1]:
         config[group] = _as_reference(group, config[group], composed.reference[group])
     _check_choices(config)
     config["dataset"] = _as_the_model_sees(_without_stale(config["dataset"], composed.reference["dataset"]))
     _fill_suggested(config)
     trackers.check(config["trackers"])
-    config.update(_schedule(config))
+    config.update(rounds.lengths(config))
     suggested = config["eval_every"] is None
     for key in ONLY_FOR_COMPOSING:
         del config[key]
-    made: Settings = checked("", {**config, "eval_every": 1} if suggested else config, Settings)
-    _check_ranges(made)
-    fits.check(made, used)
-    refusals.check(made)
-    return replace(made, eval_every=_evaluation_interval(made)) if suggested else made
-
-
-def _evaluation_interval(made: Settings) -> int:
-    """About 25 evaluations; fewer where they would be more than 4 % of the work, but four. A
-    gradient is three evaluations.
-    """
-    often = math.ceil(made.rounds / 25)
-    each, everything = made.records_per_client, made.dataset["records"]
-    if not each or everything is None:
-        return often
-    lot = made.batch_size or each * (made.sample_rate or 1)
-    work = 3 * made.sampled_clients * made.local_steps * lot
-    rarely: int = math.ceil(25 * everything / work)
-    return max(often, min(rarely, math.ceil(made.rounds / 4)))
+    given: Settings = checked("", {**config, "eval_every": 1} if suggested else config, Settings)
+    _check_ranges(given)
+    fits.check(given, used)
+    refusals.check(given)
+    return replace(given, eval_every=rounds.evaluation_interval(given)) if suggested else given
 
 
 def _check_keys(config: Mapping[str, Any], reference: Mapping[str, Any], prefix: str = "") -> None:
     """The keys that the chosen files have, at every depth."""
-    _check_names(prefix, config, reference)
+    check_names(prefix, config, reference)
     for key, value in config.items():
         path = f"{prefix}{key}"
         if isinstance(reference[key], Mapping):
@@ -86,25 +70,10 @@ def _check_choices(config: Mapping[str, Any]) -> None:
     for group in GROUPS:
         name = config[group].get("name") if isinstance(config[group], Mapping) else None
         if not (isinstance(name, str) and NAME.fullmatch(name)):
-            told = " ".join(str(name).split())
+            shown = " ".join(str(name).split())
             raise ConfigError(
-                f"{group}.name={told}: expected letters, digits, _ - . and +, the first a letter, a digit"
+                f"{group}.name={shown}: expected letters, digits, _ - . and +, the first a letter, a digit"
                 " or _"
-            )
-
-
-def _check_names(prefix: str, given: Mapping[str, Any], names: Collection[str]) -> None:
-    """Neither a key too many nor one too few (by `~key`, or in a user's own primary config)."""
-    for name in names:
-        if name not in given:
-            raise ConfigError(
-                f"{prefix}{name}: expected a value, the key is missing; dpfl-bench run --cfg job shows the"
-                " default"
-            )
-    for name, value in given.items():
-        if name not in names:
-            raise ConfigError(
-                f"{prefix}{name}={value}: unknown key; expected one of {', '.join(sorted(names))}"
             )
 
 
@@ -120,50 +89,6 @@ def _as_reference(path: str, value: Any, reference: Any) -> Any:
     return checked(path, value, kind)
 
 
-def checked(path: str, value: Any, kind: Any) -> Any:
-    """`value` as `kind` (a dataclass, Literal, optional, bool, int, float, str, list or dict), or a
-    ConfigError.
-    """
-    if isinstance(kind, types.UnionType) or get_origin(kind) is typing.Union:
-        if value is None and type(None) in get_args(kind):
-            return None
-        first, *others = (k for k in get_args(kind) if k is not type(None))
-        word = next((k for k in others if get_origin(k) is Literal and value in get_args(k)), None)
-        return checked(path, value, first if word is None else word)
-    if kind is Any:
-        return value
-    if get_origin(kind) is Literal:
-        if value not in get_args(kind):
-            raise ConfigError(f"{path}={value}: expected {' or '.join(map(str, get_args(kind)))}")
-        return value
-    if isinstance(kind, type) and hasattr(kind, "__dataclass_fields__"):
-        hints = _hints(kind)
-        _check_names(f"{path}.".lstrip("."), value, hints)
-        given = {
-            f.name: checked(f"{path}.{f.name}".lstrip("."), value[f.name], hints[f.name])
-            for f in fields(kind)
-        }
-        return kind(**given)
-    if kind is float and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
-    expected = get_origin(kind) or kind
-    if not isinstance(value, expected) or (isinstance(value, bool) and expected is not bool):
-        raise ConfigError(
-            f"{path}={'null' if value is None else value}: expected {_WORDS.get(expected, expected)}"
-        )
-    return value
-
-
-_hints = cache(get_type_hints)
-_WORDS = {
-    bool: "true or false",
-    int: "a whole number",
-    float: "a number",
-    str: "a word",
-    list: "a list like [1,2]",
-}
-
-
 def _without_stale(dataset: dict[str, Any], reference: Mapping[str, Any]) -> dict[str, Any]:
     """What a data set's file says of its prepared records holds for the file's own preparation
     only; unknown under another.
@@ -173,8 +98,8 @@ def _without_stale(dataset: dict[str, Any], reference: Mapping[str, Any]) -> dic
     if all(dataset.get(key) == reference.get(key) for key in preparing):
         return dataset
     split_alike = all(dataset.get(key) == reference.get(key) for key in ("test_fraction", "split"))
-    told = dataset["records"] != reference["records"] or split_alike
-    records = dataset["records"] if told else None
+    stated = dataset["records"] != reference["records"] or split_alike
+    records = dataset["records"] if stated else None
     return {
         **dataset,
         "gram": None,
@@ -198,78 +123,6 @@ def _as_the_model_sees(dataset: dict[str, Any]) -> dict[str, Any]:
         raise ConfigError(str(error)) from None
 
 
-def _schedule(config: Mapping[str, Any]) -> dict[str, int]:
-    """Exactly two of rounds, local_steps and total_steps; the third follows."""
-    names = ("rounds", "local_steps", "total_steps")
-    config = {**config, **_epochs_as_steps(config)}
-    given = {n: checked(n, config[n], int) for n in names if config[n] is not None}
-    if len(given) == 3:
-        text = ", ".join(f"{n}={v}" for n, v in given.items())
-        raise ConfigError(f"{text}: expected exactly two of the three, the third follows; leave one out")
-    if len(given) < 2 and "local_steps" not in given:
-        given["local_steps"] = checked("default_local_steps", config["default_local_steps"], int)
-    if len(given) < 2:
-        given["total_steps"] = checked("default_total_steps", config["default_total_steps"], int)
-    for name, value in given.items():
-        if value < 1:
-            raise ConfigError(f"{name}={value}: expected at least 1")
-    if "total_steps" not in given:
-        given["total_steps"] = given["rounds"] * given["local_steps"]
-    for known, follows in (("local_steps", "rounds"), ("rounds", "local_steps")):
-        if known in given and follows not in given:
-            given[follows] = _divide(given["total_steps"], known, given[known])
-    return given
-
-
-def _epochs_as_steps(config: Mapping[str, Any]) -> dict[str, int]:
-    """local_steps and total_steps of local_epochs and total_epochs."""
-    asked = {
-        name: f"{name.removesuffix('epochs')}steps"
-        for name in ("local_epochs", "total_epochs")
-        if config[name] is not None
-    }
-    steps = {}
-    for name, follows in asked.items():
-        epochs = checked(name, config[name], int)
-        if config[follows] is not None:
-            raise ConfigError(f"{name}={epochs}, {follows}={config[follows]}: expected one of the two")
-        if epochs < 1:
-            raise ConfigError(f"{name}={epochs}: expected at least 1")
-        steps[follows] = epochs * _steps_per_epoch(name, config)
-    return steps
-
-
-def _steps_per_epoch(name: str, config: Mapping[str, Any]) -> int:
-    """Values out of their range count as 1: the range is refused later."""
-    if config["sample_rate"] is not None:
-        rate = checked("sample_rate", config["sample_rate"], float)
-        steps: int = round(1 / rate) if 0 < rate <= 1 else 1
-        return steps
-    if config["batch_size"] is None:
-        return 1
-    size: int = checked("batch_size", config["batch_size"], int)
-    clients: int = checked("clients", config["clients"], int)
-    records: int | None = config["records"]
-    if records is None and config["dataset"]["records"] is not None:
-        records = equal_share(config["dataset"]["records"], config["partition"], max(1, clients))
-    if records is None:
-        raise ConfigError(
-            f"{name}={config[name]}: expected to know a client's records; say records=N, or sample_rate in"
-            " place of batch_size"
-        )
-    return max(1, -(-records // max(1, size)))
-
-
-def _divide(total: int, name: str, part: int) -> int:
-    if total % part:
-        divisors = [k for k in range(1, total + 1) if total % k == 0]
-        below = [k for k in divisors if k < part][-2:]
-        above = [k for k in divisors if k > part][:2]
-        near = ", ".join(map(str, below + above))
-        raise ConfigError(f"{name}={part}: expected a divisor of total_steps={total}; the nearest are {near}")
-    return total // part
-
-
 def _fill_suggested(config: dict[str, Any]) -> None:
     for key in ("clients", "lr"):
         if config[key] is None:
@@ -280,16 +133,16 @@ def _fill_suggested(config: dict[str, Any]) -> None:
         config["sampled_clients"] = config["clients"]
 
 
-def _check_ranges(made: Settings) -> None:
+def _check_ranges(settings: Settings) -> None:
     for path, allowed in SETTINGS.items():
-        value: Any = made
+        value: Any = settings
         for part in path.split("."):
             value = getattr(value, part)
         check_range(path, value, allowed)
-    if made.model.get("l2", 0) < 0:
-        raise ConfigError(f"model.l2={made.model['l2']:g}: expected a number >= 0")
-    if made.sampled_clients > made.clients:
+    if settings.model.get("l2", 0) < 0:
+        raise ConfigError(f"model.l2={settings.model['l2']:g}: expected a number >= 0")
+    if settings.sampled_clients > settings.clients:
         raise ConfigError(
-            f"sampled_clients={made.sampled_clients}: expected at most clients={made.clients}; lower it or"
-            " leave it out for all"
+            f"sampled_clients={settings.sampled_clients}: expected at most clients={settings.clients}; lower"
+            " it or leave it out for all"
         )

@@ -8,7 +8,7 @@ resnet18: `normalized` appendix H. Colour images become (n, 512). No privacy is 
 those of ImageNet.
 
 The last two take minutes (a thousand images: ten seconds and a minute on two cores), so they are
-computed once and kept in `folder()`.
+computed once and kept (feature_cache.py).
 """
 
 from __future__ import annotations
@@ -17,35 +17,27 @@ import contextlib
 import hashlib
 import http.client
 import importlib
-import io
-import json
 import math
-import os
 import pickle
 import sys
-import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from importlib.metadata import version
-from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dpfl_bench.data.feature_cache import Compute, blocks, once
 from dpfl_bench.data.records import DataError, Records
 from dpfl_bench.data.torchvision_import import import_torchvision
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-_Compute = Callable[[np.ndarray], Iterator[np.ndarray]]  # images in, their features batch by batch
-FEATURES_VERSION = 1  # bump when a change moves what is kept
 _BATCH = 64
-_BLOCK = 4096  # rows at a time in float64
 _LARGEST_PCA = 8192  # features: half a gigabyte of covariance
-_DIGEST = 32  # bytes of a sha256
 # what torch.load and a download raise for files that are cut, foreign or out of reach
 _UNREADABLE = (
     *(OSError, EOFError, ValueError, RuntimeError, LookupError, TypeError, AttributeError),
@@ -115,15 +107,15 @@ def extracted(raw: Records, transform: str | None, weights: str | None) -> Recor
             " numbers"
         )
     shape = transformed_shape(raw.train_x.shape[1:], transform, None) or []
-    told: dict[str, Any]
-    compute: _Compute
+    settings: dict[str, Any]
+    compute: Compute
     if transform == "scatternet":
-        told, compute = {"J": 2, "L": 8, "kymatio": _kymatio_version()}, _scattered
+        settings, compute = {"J": 2, "L": 8, "kymatio": _kymatio_version()}, _scattered
     else:
         network, digest = _network(weights)
-        told, compute = {"size": 224, "weights": digest}, partial(_penultimate, network)
+        settings, compute = {"size": 224, "weights": digest}, partial(_penultimate, network)
     train, test = (
-        _once(x, {"transform": transform, **told}, shape, compute) for x in (raw.train_x, raw.test_x)
+        once(x, {"transform": transform, **settings}, shape, compute) for x in (raw.train_x, raw.test_x)
     )
     return replace(raw, train_x=train, test_x=test, source=f"{raw.source}, as {transform} features")
 
@@ -142,7 +134,7 @@ def projected(train: np.ndarray, test: np.ndarray, dimensions: int) -> tuple[np.
     train, test = (x.reshape(len(x), math.prod(x.shape[1:])) for x in (train, test))
     mean = train.mean(axis=0, dtype=np.float64)
     covariance = np.zeros((len(mean), len(mean)))
-    for rows in _blocks(train):
+    for rows in blocks(train):
         centred = train[rows] - mean
         covariance += centred.T @ centred / len(train)
     axes = np.linalg.eigh(covariance)[1][:, ::-1][:, :dimensions]
@@ -151,14 +143,10 @@ def projected(train: np.ndarray, test: np.ndarray, dimensions: int) -> tuple[np.
 
 
 def _onto(x: np.ndarray, mean: np.ndarray, axes: np.ndarray) -> np.ndarray:
-    found = np.empty((len(x), axes.shape[1]), np.float32)
-    for rows in _blocks(x):
-        found[rows] = (x[rows] - mean) @ axes
-    return found
-
-
-def _blocks(x: np.ndarray) -> Iterator[slice]:
-    yield from (slice(start, start + _BLOCK) for start in range(0, len(x), _BLOCK))
+    placed = np.empty((len(x), axes.shape[1]), np.float32)
+    for rows in blocks(x):
+        placed[rows] = (x[rows] - mean) @ axes
+    return placed
 
 
 def _batches(images: np.ndarray, name: str) -> Iterator[Tensor]:
@@ -199,13 +187,13 @@ def _penultimate(network: nn.Module, images: np.ndarray) -> Iterator[np.ndarray]
     with torch.no_grad():
         for batch in _batches(images, "resnet18"):
             resized = torch.nn.functional.interpolate(batch, size=(224, 224), mode="bilinear", antialias=True)
-            found: np.ndarray = network((resized - mean) / deviation).numpy()
-            if not np.isfinite(found).all():
+            outputs: np.ndarray = network((resized - mean) / deviation).numpy()
+            if not np.isfinite(outputs).all():
                 raise DataError(
                     "dataset.transform=resnet18: the weights give features that are not finite: choose other"
                     " dataset.weights"
                 )
-            yield found
+            yield outputs
 
 
 def _network(weights: str | None) -> tuple[nn.Module, str]:
@@ -263,70 +251,3 @@ def _state(weights: str | None) -> tuple[str, Any]:
 
 def _line(error: BaseException) -> str:
     return (" ".join(str(error).split()) or type(error).__name__)[:300]
-
-
-def folder() -> Path:
-    """$DPFL_CACHE_DIR/features, or the same in the user's cache folder."""
-    chosen = os.environ.get("DPFL_CACHE_DIR")
-    if not chosen:
-        import platformdirs
-
-        chosen = platformdirs.user_cache_dir("dpfl-bench")
-    return Path(chosen) / "features"
-
-
-def _once(images: np.ndarray, told: dict[str, Any], shape: list[int], compute: _Compute) -> np.ndarray:
-    """The features of these images, from disk where they are. A missing, broken or unwritable file
-    costs time, never a result.
-    """
-    if len(images) == 0:
-        return np.empty((0, *shape), np.float32)
-    question = json.dumps({**told, "version": FEATURES_VERSION, "images": images.shape}, sort_keys=True)
-    digest = hashlib.sha256(question.encode())
-    for rows in _blocks(images):
-        digest.update(images[rows].tobytes())
-    key, whole = digest.hexdigest(), (len(images), *shape)
-    path = folder() / f"{key}.npy"
-    found = _read(path, key, whole)
-    if found is None:
-        with contextlib.suppress(OSError):  # no room, or not ours to write
-            _write(path, key, whole, compute(images))
-            found = _read(path, key, whole)
-    return np.concatenate(list(compute(images))) if found is None else found
-
-
-def _write(path: Path, key: str, shape: tuple[int, ...], batches: Iterator[np.ndarray]) -> None:
-    """A .npy file with a digest behind it, a batch in memory at a time, in place all at once."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    header = io.BytesIO()
-    np.lib.format.write_array_header_1_0(header, {"descr": "<f4", "fortran_order": False, "shape": shape})
-    digest = hashlib.sha256(key.encode())
-    with tempfile.NamedTemporaryFile(dir=path.parent, suffix=".part", delete=False) as file:
-        try:
-            for piece in chain([header.getvalue()], (batch.astype("<f4").tobytes() for batch in batches)):
-                file.write(piece)
-                digest.update(piece)
-            file.write(digest.digest())
-            file.close()
-            os.replace(file.name, path)
-        finally:
-            Path(file.name).unlink(missing_ok=True)
-
-
-def _read(path: Path, key: str, shape: tuple[int, ...]) -> np.ndarray | None:
-    """What `_write` wrote under this key, mapped into memory (changes stay there); None unless it
-    is whole.
-    """
-    digest = hashlib.sha256(key.encode())
-    try:
-        left = path.stat().st_size - _DIGEST
-        with path.open("rb") as file:
-            while left > 0 and (chunk := file.read(min(left, 1 << 20))):
-                digest.update(chunk)
-                left -= len(chunk)
-            if file.read() != digest.digest():
-                return None
-        found = np.load(path, mmap_mode="c", allow_pickle=False)
-    except (OSError, ValueError, EOFError):
-        return None
-    return np.asarray(found) if found.shape == shape and found.dtype == np.float32 else None

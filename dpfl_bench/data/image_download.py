@@ -1,4 +1,6 @@
-"""Download and unpack the image sets, from torchvision's addresses."""
+"""The image sets on disk: whether they are complete, and how they are downloaded from torchvision's
+addresses and unpacked.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +11,55 @@ from pathlib import Path
 from typing import Any
 
 from dpfl_bench.data.download import alone, fetch, made
-from dpfl_bench.data.image_files import UNREADABLE, line_of, remedy
-from dpfl_bench.data.image_sets import ZIP, ImageSet
+from dpfl_bench.data.image_files import UNREADABLE, differing, line_of, remedy
+from dpfl_bench.data.image_sets import ZIP, Files, ImageSet
 from dpfl_bench.data.records import DataError
 
 
-def download(kind: ImageSet, source: Any, folder: Path) -> None:
+def there(kind: ImageSet, folder: Path, files: Files) -> bool:
+    return all((folder / kind.folder / file).is_file() for file in files)
+
+
+def complete(kind: ImageSet, source: Any, folder: Path, download: bool, verify: bool) -> None:
+    """Download where files are missing; raise DataError unless they are the whole set's, or without
+    `verify` some of them.
+    """
+    if not verify and any(there(kind, folder, part) for part in (*kind.train, *kind.test)):
+        return
+    missing = _missing(kind, source, folder, verify)
+    if missing and download:
+        download_set(kind, source, folder)
+        missing = _missing(kind, source, folder, verify)
+    if missing:
+        raise DataError(
+            f"{kind.title}: {folder / kind.folder} lacks {', '.join(missing)}:"
+            f" {remedy(kind, folder)}, or set dataset.download=true"
+        )
+
+
+def _missing(kind: ImageSet, source: Any, folder: Path, verify: bool) -> list[str]:
+    """The files that are not there; those that are must match, before anything is downloaded over
+    or beside them.
+    """
+    raw = folder / kind.folder
+    missing = [file for file in kind.files if not (raw / file).is_file()]
+    try:
+        wrong = differing(kind, source, raw) if verify else []
+    except UNREADABLE as error:
+        raise DataError(
+            f"{kind.title}: cannot read {raw} ({line_of(error)}): {remedy(kind, folder)}"
+        ) from error
+    if wrong:
+        also = f"; missing: {', '.join(missing)}" if missing else ""
+        problem = (
+            f"{kind.title}: cannot read {raw} as the whole set (checksum differs from torchvision's:"
+            f" {', '.join(wrong)}{also})"
+        )
+        raise DataError(f"{problem}: delete the folder, then {remedy(kind, folder)}")
+    return missing
+
+
+def download_set(kind: ImageSet, source: Any, folder: Path) -> None:
     """Fetch the archives and unpack them; a second process waits for the first."""
     try:
         with made(folder), alone(folder / f".{kind.name}.lock"):

@@ -6,12 +6,10 @@ from __future__ import annotations
 
 from math import prod
 from pathlib import Path
-from typing import Any
 
-from dpfl_bench.data import image_download, image_files
 from dpfl_bench.data import source as sources
-from dpfl_bench.data.image_sets import SETS, ZIP, Files, ImageSet, find
-from dpfl_bench.data.records import DataError, Records
+from dpfl_bench.data.image_sets import SETS, ZIP, ImageSet, find
+from dpfl_bench.data.records import Records
 from dpfl_bench.data.root import data_root
 from dpfl_bench.data.source import FETCH, MISMATCH, MISSING, OK, UNVERIFIED, Dataset, Presence, Source
 from dpfl_bench.data.torchvision_import import import_torchvision
@@ -25,14 +23,17 @@ def load(*, name: str, root: str | None, download: bool, verify: bool) -> Record
     are there are taken, unchecked: `Records.subset` says how many, `source` says if only the
     training or only the test files are there. The latter's images are then training records.
     """
+    from dpfl_bench.data import image_download, image_files  # with numpy, which a dry run does without
+
     kind = find(name)
     if kind is None:
         raise ValueError(f"dataset.name={name}: expected one of {', '.join(SETS)}")
     folder = data_root(root)
     source = getattr(import_torchvision().datasets, kind.source)
-    _complete(kind, source, folder, download, verify)
+    image_download.complete(kind, source, folder, download, verify)
     train, test = (
-        [part for part in parts if _there(kind, folder, part)] for parts in (kind.train, kind.test)
+        [part for part in parts if image_download.there(kind, folder, part)]
+        for parts in (kind.train, kind.test)
     )
     note = (
         ""
@@ -48,50 +49,6 @@ def load(*, name: str, root: str | None, download: bool, verify: bool) -> Record
     (train_x, train_y), (test_x, test_y) = (image_files.read(kind, source, folder, part) for part in both)
     where = f"torchvision {kind.title} in {folder / kind.folder}{note}{checked}"
     return Records(train_x, train_y, test_x, test_y, None, kind.classes, where, sum(kind.records))
-
-
-def _there(kind: ImageSet, folder: Path, files: Files) -> bool:
-    return all((folder / kind.folder / file).is_file() for file in files)
-
-
-def _complete(kind: ImageSet, source: Any, folder: Path, download: bool, verify: bool) -> None:
-    """Download where files are missing; raise DataError unless they are the whole set's, or without
-    `verify` some of them.
-    """
-    if not verify and any(_there(kind, folder, part) for part in (*kind.train, *kind.test)):
-        return
-    missing = _missing(kind, source, folder, verify)
-    if missing and download:
-        image_download.download(kind, source, folder)
-        missing = _missing(kind, source, folder, verify)
-    if missing:
-        raise DataError(
-            f"{kind.title}: {folder / kind.folder} lacks {', '.join(missing)}:"
-            f" {image_files.remedy(kind, folder)}, or set dataset.download=true"
-        )
-
-
-def _missing(kind: ImageSet, source: Any, folder: Path, verify: bool) -> list[str]:
-    """The files that are not there; those that are must match, before anything is downloaded over
-    or beside them.
-    """
-    raw = folder / kind.folder
-    missing = [file for file in kind.files if not (raw / file).is_file()]
-    try:
-        wrong = image_files.differing(kind, source, raw) if verify else []
-    except image_files.UNREADABLE as error:
-        raise DataError(
-            f"{kind.title}: cannot read {raw} ({image_files.line_of(error)}):"
-            f" {image_files.remedy(kind, folder)}"
-        ) from error
-    if wrong:
-        also = f"; missing: {', '.join(missing)}" if missing else ""
-        problem = (
-            f"{kind.title}: cannot read {raw} as the whole set (checksum differs from torchvision's:"
-            f" {', '.join(wrong)}{also})"
-        )
-        raise DataError(f"{problem}: delete the folder, then {image_files.remedy(kind, folder)}")
-    return missing
 
 
 # what is known without loading
@@ -136,6 +93,8 @@ def _verdicts(dataset: Dataset, loaded: bool) -> dict[str, str]:
 
 def _compared(kind: ImageSet, folder: Path) -> dict[str, str]:
     """A verdict for each file as if it were there."""
+    from dpfl_bench.data import image_files
+
     try:
         wrong = image_files.differing(kind, getattr(import_torchvision().datasets, kind.source), folder)
     except image_files.UNREADABLE:

@@ -75,17 +75,17 @@ def choose(name: str) -> torch.device:
 
 def cores() -> int:
     """How many a sweep may use: Slurm's word, else what the system allows."""
-    return _told("SLURM_CPUS_PER_TASK") or _allowed()
+    return _number("SLURM_CPUS_PER_TASK") or _allowed()
 
 
 def cores_of_a_run() -> int:
     """How many one run may use: where Slurm says nothing, OMP_NUM_THREADS speaks of a single
     process.
     """
-    return _told("SLURM_CPUS_PER_TASK") or _told("OMP_NUM_THREADS") or _allowed()
+    return _number("SLURM_CPUS_PER_TASK") or _number("OMP_NUM_THREADS") or _allowed()
 
 
-def _told(name: str) -> int:
+def _number(name: str) -> int:
     word = os.environ.get(name, "")
     return int(word) if word.isdigit() else 0
 

@@ -1,4 +1,4 @@
-"""What a command says beside its result."""
+"""Lines for the user, beside the result."""
 
 from __future__ import annotations
 

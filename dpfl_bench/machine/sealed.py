@@ -87,7 +87,7 @@ def check(path: Path) -> dict[str, Any]:
 
 
 def _line(content: dict[str, Any], sum: Any) -> bytes:
-    """The checksum is over what is told, too."""
+    """The checksum covers the line's own content, too."""
     sum.update(json.dumps(content, sort_keys=True).encode())
     return _padded({**content, "sum": sum.hexdigest()})
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from types import FrameType
 
 ASKING = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR2)
-CODES = tuple(128 + number for number in ASKING)  # what a process says at its end that was asked to stop
+CODES = tuple(128 + number for number in ASKING)  # exit codes of a process that was asked to stop
 
 
 class Interrupted(Exception):
@@ -52,8 +52,8 @@ _current: Stop | None = None
 
 @contextmanager
 def graceful() -> Iterator[Stop]:
-    """Signals only set `number`, to be looked at where stopping is safe; a second one raises
-    KeyboardInterrupt. Nested: the outer one.
+    """Inside, the first signal only sets `number`; the caller looks at it where stopping is safe. A
+    second signal raises KeyboardInterrupt. A nested call gives the outer one's Stop.
     """
     global _current
     if _current is not None:
@@ -70,7 +70,7 @@ def graceful() -> Iterator[Stop]:
 
 
 def forget() -> None:
-    """In a process that was forked: signals mean what they mean to any process."""
+    """In a forked process: give the signals their usual meaning back."""
     global _current
     _current = None
     for number in ASKING:

@@ -1,5 +1,5 @@
-"""A process that imports everything while the sweep is still planned, and of which its workers are
-then forked.
+"""A process that imports everything while the sweep is still planned. The workers are forked from
+it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,9 @@ _started = False
 
 
 def start() -> None:
-    """Not where everything is imported already, nor where forking is not safe."""
+    """Start that process, on Linux alone (forking is safe there), and not where torch is imported
+    already.
+    """
     global _started
     if sys.platform == "linux" and "torch" not in sys.modules and not _started:
         multiprocessing.set_forkserver_preload(["dpfl_bench.sweep.warm"])
@@ -24,7 +26,7 @@ def start() -> None:
 
 
 def context() -> Any:
-    """How workers are started: of that process, else of this one."""
+    """The multiprocessing context for workers: forked from that process, else from this one."""
     if sys.platform != "linux":
         return multiprocessing.get_context("spawn")
     if _started:

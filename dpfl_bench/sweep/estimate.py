@@ -22,16 +22,16 @@ class Measured:
     """
 
     def __init__(self, outputs: Iterable[str]) -> None:
-        found: dict[Kind, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
+        rates: dict[Kind, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
         for path in (path for folder in outputs for path in Path(folder).glob("runs/*/result.json")):
             with suppress(OSError, *BROKEN):  # not one of this program's
                 result = RunFolder(path.parent).finished
                 if result and result["status"] == "done":
                     steps = result["rounds"] * result["local_steps"] * len(result["seeds"])
-                    found[_kind(result)][result["local_steps"]].append(result["seconds"] / steps)
+                    rates[_kind(result)][result["local_steps"]].append(result["seconds"] / steps)
         self._rates = {
-            kind: {steps: median(rates) for steps, rates in by_steps.items()}
-            for kind, by_steps in found.items()
+            kind: {steps: median(each) for steps, each in by_steps.items()}
+            for kind, by_steps in rates.items()
         }
 
     def seconds(self, settings: Settings) -> float | None:

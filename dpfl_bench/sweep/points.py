@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -14,6 +14,7 @@ from dpfl_bench.checks.errors import ConfigError
 from dpfl_bench.config.compose import Composer
 from dpfl_bench.config.settings import Settings
 from dpfl_bench.config.validate import settings
+from dpfl_bench.results.folder import RunFolder, RunState
 from dpfl_bench.results.provenance import Asker
 from dpfl_bench.sweep.launchers.base import Point
 
@@ -27,16 +28,11 @@ class Planned:
     points: dict[Point, Settings]
     jobs: int
     errors: list[str]
-    twins: list[tuple[str, Settings, Settings]] = field(
-        default_factory=list
-    )  # of one id, with data that may differ: what is said of them
+    # two of one id whose data may differ, and the words that name both
+    twins: list[tuple[str, Settings, Settings]] = field(default_factory=list)
 
 
-COMPARED = (
-    "root",
-    "url",
-    "download",
-)  # keys of a data set that are in no run id, for its contents are compared
+COMPARED = ("root", "url", "download")  # of a data set: in no run id, since the contents are compared
 
 
 def planned(
@@ -48,24 +44,28 @@ def planned(
     jobs = [job for overrides in asked for job in _divided(composer, overrides, errors)]
     for number, overrides in enumerate(jobs, start=1):
         try:
-            made = settings(composer.job(overrides))
+            run = settings(composer.job(overrides))
         except ConfigError as error:
             errors.append(f"job {number} of {len(jobs)} ({' '.join(overrides)}): {error}")
             continue
-        point = Point(overrides, config_dir, config_name, made.outputs, made.run_id)
-        first = points.setdefault(point.folder, (point, made))
-        told = [key for key in COMPARED if made.dataset.get(key) != first[1].dataset.get(key)]
-        if told:
-            values = " and ".join(
-                f"dataset.{told[0]}={node.dataset.get(told[0])}" for node in (first[1], made)
-            )
-            twins.append((f"job {number} of {len(jobs)} ({' '.join(overrides)}): {values}", first[1], made))
+        point = Point(overrides, config_dir, config_name, run.outputs, run.run_id)
+        first = points.setdefault(point.folder, (point, run))
+        differing = [key for key in COMPARED if run.dataset.get(key) != first[1].dataset.get(key)]
+        if differing:
+            key = differing[0]
+            values = " and ".join(f"dataset.{key}={node.dataset.get(key)}" for node in (first[1], run))
+            twins.append((f"job {number} of {len(jobs)} ({' '.join(overrides)}): {values}", first[1], run))
     return Planned(dict(points.values()), len(jobs), errors, twins)
 
 
-def told_apart(planned: Planned, asker: Asker) -> list[str]:
-    """Jobs of one run id that are no repeats of each other: where the data lie is not part of it,
-    for what they hold is compared.
+def states_of(points: Iterable[Point]) -> dict[Point, RunState]:
+    """What each run folder says of its run."""
+    return {point: RunFolder(point.folder).state() for point in points}
+
+
+def clashes(planned: Planned, asker: Asker) -> list[str]:
+    """A line for each pair of jobs that have one run id and other records. Where the data lie is not
+    part of the id, so their contents are compared here.
     """
     errors = []
     for said, first, other in planned.twins:
@@ -103,23 +103,23 @@ def _with_divisors(composer: Composer, job: tuple[str, ...]) -> list[tuple[str, 
     """`local_steps=divisors` as one job for each divisor of total_steps; `divisors:8` as eight of
     them.
     """
-    asked = [(index, found) for index, override in enumerate(job) if (found := DIVISORS.fullmatch(override))]
-    if not asked:
+    matches = [(index, match) for index, word in enumerate(job) if (match := DIVISORS.fullmatch(word))]
+    if not matches:
         return [job]
-    ((index, found),) = asked
+    ((index, match),) = matches
     before, after = job[:index], job[index + 1 :]
-    found_all = divisors(_total_steps(composer, (*before, "local_steps=1", *after)))
-    chosen = found_all if found[1] is None else spread(found_all, _count(found[1]))
+    every = divisors(_total_steps(composer, (*before, "local_steps=1", *after)))
+    chosen = every if match[1] is None else spread(every, _count(match[1]))
     return [(*before, f"local_steps={steps}", *after) for steps in chosen]
 
 
-def _count(told: str) -> int:
-    if not told.isdigit() or int(told) < 2:
+def _count(word: str) -> int:
+    if not word.isdigit() or int(word) < 2:
         raise ConfigError(
-            f"local_steps=divisors:{told}: expected at least 2 of them (the first and the last), or divisors"
+            f"local_steps=divisors:{word}: expected at least 2 of them (the first and the last), or divisors"
             " for all"
         )
-    return int(told)
+    return int(word)
 
 
 def _total_steps(composer: Composer, job: tuple[str, ...]) -> int:

@@ -22,7 +22,7 @@ WAITING = "waiting"
 
 
 class Progress:
-    """Of all runs of a sweep; those of `todo` are about to be run, so how they ended earlier does
+    """Counts all runs of a sweep. Those in `todo` are about to be run, so how they ended earlier does
     not count.
     """
 
@@ -31,7 +31,7 @@ class Progress:
         self._before = {path: _stamp(path) for path in todo}
         self._folders = {path: RunFolder(path) for path in runs}
         self._words: dict[Path, str] = {path: self._word(path) for path in self._folders}
-        self.held: set[Any] = set()  # points that a launcher left to the process which has them
+        self.busy: set[Any] = set()  # points that another process has; the launcher left them to it
         self._begun, self._ended_before = time.monotonic(), self._ended
         self._next, self._said = 0.0, self._begun
         self._bar: Any = tqdm(bar_format="{desc}", file=sys.stderr, disable=None, leave=False)
@@ -104,10 +104,10 @@ def duration(seconds: float) -> str:
 def _stamp(run: Path) -> tuple[int, int] | None:
     """Changes when a run's status is written."""
     try:
-        found = (run / "status.json").stat()
+        status = (run / "status.json").stat()
     except FileNotFoundError:
         return None
-    return found.st_mtime_ns, found.st_ino
+    return status.st_mtime_ns, status.st_ino
 
 
 def _one_process() -> None:

@@ -26,15 +26,15 @@ SHOWN = 20  # runs of each kind
 def survey(folder: str) -> dict[str, Any]:
     """Every run of outputs, outputs/runs, one sweep's folder, or one run's."""
     path = Path(folder)
-    found, broken = sweeps.below(path)
-    told = {run: overrides for sweep in found for run, overrides in sweep.runs.items()}
-    alone = [] if (path / "sweep.json").exists() else [run for run in _runs(path) if run not in told]
-    if not told and not alone:
+    asked, broken = sweeps.below(path)
+    swept = {run: overrides for sweep in asked for run, overrides in sweep.runs.items()}
+    alone = [] if (path / "sweep.json").exists() else [run for run in _runs(path) if run not in swept]
+    if not swept and not alone:
         raise ConfigError(
             f"{folder}: expected outputs, outputs/runs, or the folder of a sweep or run, found no run; run"
             " dpfl-bench run first"
         )
-    overrides = {**told, **{run: _overrides(run) for run in alone}}
+    overrides = {**swept, **{run: _overrides(run) for run in alone}}
     states = {run: RunFolder(run).state() for run in overrides}
     count = Counter(state.word for state in states.values())
     return {
@@ -42,7 +42,7 @@ def survey(folder: str) -> dict[str, Any]:
         "counts": {word: count[word] for word in WORDS},
         "unreadable_sweeps": broken,
         "finish": [
-            *_again(found, states),
+            *_again(asked, states),
             *dict.fromkeys(_run(run, overrides[run]) for run in alone if _unfinished(states[run])),
         ],
         "runs": [
@@ -58,23 +58,23 @@ def survey(folder: str) -> dict[str, Any]:
     }
 
 
-def text(found: dict[str, Any]) -> str:
+def text(survey: dict[str, Any]) -> str:
     """For a person: the counts, what is not done and why, and what to do."""
-    total = len(found["runs"])
+    total = len(survey["runs"])
     lines = [
-        f"{total} runs: " + ", ".join(f"{count} {word}" for word, count in found["counts"].items() if count)
+        f"{total} runs: " + ", ".join(f"{count} {word}" for word, count in survey["counts"].items() if count)
     ]
     for word in WORDS[1:]:
-        runs = [run for run in found["runs"] if run["status"] == word]
+        runs = [run for run in survey["runs"] if run["status"] == word]
         for run in runs[:SHOWN]:
             why = run["error"].partition("\n")[0] if run["error"] else MEANING[word]
             lines.append(f"  {word:11} {run['run_id']}  {' '.join(run['overrides'])}: {why}")
         if len(runs) > SHOWN:
             lines.append(f"  {word:11} and {len(runs) - SHOWN} more (--json lists all)")
-    if found["unreadable_sweeps"]:
-        lines.append(f"left out: {found['unreadable_sweeps']} folders with a sweep.json that cannot be read")
+    if survey["unreadable_sweeps"]:
+        lines.append(f"left out: {survey['unreadable_sweeps']} folders with a sweep.json that cannot be read")
     lines += (
-        ["to finish:", *(f"  {command}" for command in found["finish"][:SHOWN])] if found["finish"] else []
+        ["to finish:", *(f"  {command}" for command in survey["finish"][:SHOWN])] if survey["finish"] else []
     )
     return "\n".join(lines) + "\n"
 
@@ -86,8 +86,8 @@ def again(sweep: Sweep) -> str:
     )
 
 
-def _again(found: Iterable[Sweep], states: dict[Path, RunState]) -> list[str]:
-    return [again(sweep) for sweep in found if any(_unfinished(states[run]) for run in sweep.runs)]
+def _again(asked: Iterable[Sweep], states: dict[Path, RunState]) -> list[str]:
+    return [again(sweep) for sweep in asked if any(_unfinished(states[run]) for run in sweep.runs)]
 
 
 def _run(run: Path, overrides: Sequence[str]) -> str:
@@ -108,8 +108,8 @@ def _unfinished(state: RunState) -> bool:
 def _runs(path: Path) -> list[Path]:
     if (path / "status.json").exists():
         return [path]
-    found = {file.parent for file in (*path.glob("*/status.json"), *path.glob("runs/*/status.json"))}
-    return sorted(run for run in found if not SET_ASIDE.search(run.name))
+    runs = {file.parent for file in (*path.glob("*/status.json"), *path.glob("runs/*/status.json"))}
+    return sorted(run for run in runs if not SET_ASIDE.search(run.name))
 
 
 def _overrides(run: Path) -> list[str]:

@@ -1,6 +1,4 @@
-"""Imported by nobody but the process that `early` starts: with this, it has imported what a worker
-needs.
-"""
+"""Only the process that `early` starts imports this file. It imports all that a worker needs."""
 
 import os
 import signal
@@ -16,7 +14,7 @@ parent, imported = os.getppid(), threading.Event()
 
 
 def follow() -> None:
-    """Importing takes longer than the end of a command that has nothing to compute."""
+    """End with the command: one that has nothing to compute ends before the imports do."""
     while not imported.wait(0.05):
         if os.getppid() != parent:
             os._exit(0)
@@ -26,7 +24,7 @@ for number in ASKING:  # the command passes them on to its workers
     signal.signal(number, signal.SIG_IGN)
 follower = threading.Thread(target=follow)
 follower.start()
-modules.package()  # of the code that is loaded now, whenever a worker asks
+modules.package()  # hashes the code that is loaded now, for all workers
 preload("dpfl_bench.experiment.run")
 imported.set()
 follower.join()

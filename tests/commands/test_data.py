@@ -199,7 +199,9 @@ def test_the_sizes_that_leaf_publishes_are_the_loaders() -> None:
         said = call("data", "verify", name, "--json")
         assert said.code == 1
         module = import_module(f"dpfl_bench.data.{name}")
-        assert json.loads(said.out)["expected"] == getattr(module, "_POSTS" if name == "reddit" else "_SAMPLES")
+        assert json.loads(said.out)["expected"] == getattr(
+            module, "_POSTS" if name == "reddit" else "_SAMPLES"
+        )
 
 
 # fetch

@@ -5,14 +5,17 @@ surface.
 from __future__ import annotations
 
 import math
+import re
 from pathlib import Path
 
 import pytest
+import torch
 import yaml
 from helpers.command import QUICK, Said, call, command, metrics, read
 from helpers.federations import CONF, settings_of
 
-from dpfl_bench import __version__
+from dpfl_bench import __version__, cli
+from dpfl_bench.commands import version
 from dpfl_bench.config import compose, validate
 from dpfl_bench.machine import device
 
@@ -190,7 +193,7 @@ def test_overflow_ends_the_run_as_diverged(algo: str) -> None:
 
 def test_list() -> None:
     entries = call("list", "--json").json
-    assert {e["group"] for e in entries} == set(compose.GROUPS)
+    assert {e["group"] for e in entries} == {*compose.GROUPS, "experiment"}
     assert all(set(e) == {"name", "group", "line", "module"} and e["line"] for e in entries)
     modules = {e["name"]: e["module"] for e in entries}
     assert modules["dp_scaffnew"] == "dpfl_bench.algorithms.scaffnew.ScaffNew"
@@ -198,12 +201,64 @@ def test_list() -> None:
     assert all(f"  {e['name']} " in text and e["line"] in text for e in entries)
 
 
-def test_help_and_version() -> None:
-    said = [call(*arguments) for arguments in ((), ("--help",), ("help",), ("run", "--help"), ("plan", "-h"))]
+def test_help() -> None:
+    said = [call(*arguments) for arguments in ((), ("--help",), ("-h",), ("help",))]
     assert {s.out for s in said} == {said[0].out}
     assert {s.code for s in said} == {0}
-    assert all(verb in said[0].out for verb in ("run", "plan", "collect", "list", "-cd", "130"))
+    assert all(f"\n  {verb} " in said[0].out for verb in cli.VERBS)
+    assert all(word in said[0].out for word in ("-cd DIR", "130"))
+    assert max(map(len, said[0].out.splitlines())) <= 100
+
+
+PARTS = ("data list", "data fetch", "data verify", "data show")
+
+
+@pytest.mark.parametrize("verb", [*cli.VERBS, *PARTS])
+def test_every_verb_has_help_of_its_own(verb: str) -> None:
+    said = call(*verb.split(), "--help")
+    assert (said.code, said.err) == (0, "")
+    assert said.out.startswith(f"usage: dpfl-bench {verb}")
+    assert said.out == call(*verb.split(), "-h").out
+    examples = re.findall(r"^  dpfl-bench (.*)$", said.out, re.MULTILINE)
+    assert len(examples) == 3
+    assert all(example.split()[0] == verb.split()[0] for example in examples)
+    pages = re.findall(r"docs/[\w-]+\.md", said.out.partition("read on: ")[2])
+    assert pages, "where to read on"
+
+
+@pytest.mark.parametrize("verb", ["run", "plan", "status", "list", "version"])
+def test_an_unknown_flag_is_named(verb: str) -> None:
+    said = call(verb, "--nosuch")
+    assert said.code == 2
+    assert "--nosuch" in said.err
+    assert "Traceback" not in said.err
+
+
+def test_version() -> None:
     assert call("version").out == call("--version").out == f"{__version__}\n"
+    facts = call("version", "--json").json
+    assert facts["dpfl-bench"] == __version__
+    versions = {part["name"]: part["version"] for part in facts["parts"]}
+    assert versions["torch"] == torch.__version__
+    assert facts["device"].startswith(
+        "torch is built for CUDA" if torch.version.cuda else ("cpu", "mps", "torch")
+    )
+    text = call("version", "--verbose").out
+    assert all(len([line for line in text.splitlines() if f"  {name} " in line]) == 1 for name in versions)
+    assert max(map(len, text.splitlines())) <= 100
+
+
+def test_parts_that_are_not_there(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A folder of a package's name is not the package."""
+    (tmp_path / "no_such_part").mkdir()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(
+        version, "PARTS", {"a": ("no_such_part", "x"), "b": ("nor_this", "y"), "c": ("json", "z")}
+    )
+    parts = {part["name"]: part["version"] for part in version.facts()["parts"]}
+    assert parts == {"a": None, "b": None, "c": "version not known"}
+    assert "not there" in version.text(version.facts())
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from helpers.real_data import real_data
 
 from dpfl_bench import rng
 from dpfl_bench.assembly.data import load_data
-from dpfl_bench.data import features, vision
+from dpfl_bench.data import feature_cache, features, vision
 from dpfl_bench.data.prepare import prepare
 from dpfl_bench.data.records import DataError, Records
 from dpfl_bench.data.torchvision_import import import_torchvision
@@ -40,7 +40,7 @@ def images(count: int, channels: int = 1, height: int = 8, width: int = 8) -> np
 
 
 def entries() -> list[Path]:
-    return sorted(features.folder().iterdir())
+    return sorted(feature_cache.folder().iterdir())
 
 
 # PCA
@@ -99,7 +99,7 @@ def test_pca_is_fitted_on_training_records_only(monkeypatch: pytest.MonkeyPatch)
     assert not np.allclose(test, moved_test)
     changed, _ = features.projected(np.concatenate([x[:199], x[:1] * 50]), x[200:], 4)  # the negative control
     assert not np.allclose(train[:199], changed[:199], atol=1)
-    monkeypatch.setattr(features, "_BLOCK", 7)
+    monkeypatch.setattr(feature_cache, "_BLOCK", 7)
     for blocks, whole in zip(features.projected(x[:200], x[200:], 4), (train, test), strict=True):
         assert np.allclose(blocks, whole, atol=1e-4)
 
@@ -156,7 +156,7 @@ def test_scatternet_keeps_channels_apart_and_axes_in_place(monkeypatch: pytest.M
     apart = [scattered(x[:, [channel]]) for channel in range(2)]
     assert np.allclose(found, np.concatenate(apart, axis=1), atol=1e-6)
     monkeypatch.setattr(features, "_BATCH", 2)
-    monkeypatch.setattr(features, "folder", lambda: Path("elsewhere"))
+    monkeypatch.setattr(feature_cache, "folder", lambda: Path("elsewhere"))
     assert np.allclose(scattered(x), found, atol=1e-6)
     grey = scattered(np.full((1, 1, 8, 8), 51, np.uint8))
     assert np.allclose(
@@ -376,7 +376,7 @@ def test_other_images_shapes_versions_and_weights_have_their_own(
     monkeypatch.setattr(features, "_kymatio_version", lambda: "1")
     scattered(x)
     assert len(entries()) == 7
-    monkeypatch.setattr(features, "FEATURES_VERSION", -1)
+    monkeypatch.setattr(feature_cache, "FEATURES_VERSION", -1)
     scattered(x)
     assert len(entries()) == 8
     one, other = (resnet(x, weights(tmp_path / f"{seed}.pth", seed)) for seed in (0, 1))
@@ -437,7 +437,7 @@ def test_an_interrupted_computation_leaves_nothing(counted: Counted, monkeypatch
 
 def test_the_cache_folder(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("DPFL_CACHE_DIR")
-    assert features.folder().parts[-2:] == ("dpfl-bench", "features")
+    assert feature_cache.folder().parts[-2:] == ("dpfl-bench", "features")
 
 
 # what the model sees, and what is refused

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from command import call, read
+from helpers.command import call, read
 from helpers.pages import ROOT, WITH_COMMANDS, Line, lines
 
 STARTS = re.compile(r"(dpfl-bench|scripts/\w+|\.venv/bin/\S+|pip|export|source)( |$)")

@@ -5,16 +5,15 @@ sample there is.
 from __future__ import annotations
 
 import math
+import os
 import shutil
 from pathlib import Path
 
 import pytest
 from helpers.command import QUICK, call, metrics, read
 from helpers.federations import CONF
-from helpers.real_data import real_data
-from model_rounds import CASES, FILES, sample
+from model_rounds import CASES, TAKEN, is_whole, lacking, sample, tried
 
-WHOLE = {"mushrooms", "quadratics", "synthetic_linear"}  # every other set is a sample, and its results say so
 UNITS = {"client": ("dp_fedavg",), "record": ("dp_scaffold", "privacy=record")}
 
 
@@ -30,10 +29,10 @@ def test_one_round(name: str, unit: str, samples: Path, monkeypatch: pytest.Monk
     case, (algo, *asked) = CASES[name], UNITS[unit]
     if case.model == "vgg11":
         algo = "dp_fedavg"  # 6 GB; SCAFFOLD's controls make it 10
-    if case.dataset in FILES:
-        monkeypatch.setenv(
-            "DPFL_DATA_DIR", str(sample(case.dataset, real_data(*FILES[case.dataset]), samples))
-        )
+    root = Path(os.environ.get("DPFL_DATA_DIR", "/nonexistent"))
+    if lacks := lacking(case.dataset, root):
+        pytest.skip(f"real data: set DPFL_DATA_DIR to a folder with {lacks}")
+    monkeypatch.setenv("DPFL_DATA_DIR", str(sample(case.dataset, root, samples)))
     asked += [f"algo={algo}", f"batch_size={min(2, case.lot)}", "eps=8", "rounds=1", "local_steps=1"]
     said = call("run", *case.arguments, *asked, *QUICK)
     result, rows = read(said.folder, "result.json"), metrics(said.folder)
@@ -41,9 +40,34 @@ def test_one_round(name: str, unit: str, samples: Path, monkeypatch: pytest.Monk
     assert 0 < result["eps"] <= 8
     assert rows["train_loss"].map(math.isfinite).all()
     assert rows["train_loss"].nunique() == 2  # it moved
-    assert bool(result["subset"]) == (case.dataset not in WHOLE)
+    cut = any(word.startswith("dataset.fraction=") for word in case.overrides)
+    assert bool(result["subset"]) == (cut or not is_whole(case.dataset, root))
     shutil.rmtree(said.folder)  # VGG-11 takes half a gigabyte, and pytest keeps the folders of three sessions
 
 
-def test_every_model_is_here() -> None:
+def test_a_model_s_file_says_what_it_is_tried_on(tmp_path: Path) -> None:
     assert {path.stem for path in (CONF / "model").glob("*.yaml")} == {case.model for case in CASES.values()}
+    (tmp_path / "mine.yaml").write_text(
+        "# Mine\n# Try: dataset=mnist clients=3\n#   partition=iid\n"
+        "# Try: dataset=ixi clients=2 batch_size=4\nname: mine\n# Try: dataset=reddit clients=9\n"
+    )
+    one, other = tried(tmp_path)
+    assert one == (
+        "mine",
+        "mnist",
+        3,
+        ("dataset.verify=false", "dataset.download=false", "partition=iid"),
+        16,
+    )
+    assert other == ("mine", "ixi", 2, (), 4)
+    (tmp_path / "mute.yaml").write_text("name: mute\n")
+    with pytest.raises(ValueError, match=r"mute.yaml: expected a line like `# Try: "):
+        list(tried(tmp_path))
+
+
+def test_what_lacks_for_a_round_is_said(tmp_path: Path) -> None:
+    assert lacking("quadratics", tmp_path) == ""
+    assert is_whole("quadratics", tmp_path)
+    assert "MNIST/raw/train-images-idx3-ubyte" in lacking("mnist", tmp_path)
+    assert "train/*.json" in lacking("femnist", tmp_path)
+    assert not is_whole("femnist", tmp_path)

@@ -18,7 +18,10 @@ from pathlib import Path
 SERVER = """
 import json, os, sys
 import dp_accounting.pld, dp_accounting.rdp, hydra, sklearn.datasets
-from dpfl_bench import cli, compose, run, sweep
+from dpfl_bench import cli
+from dpfl_bench.config import compose
+from dpfl_bench.experiment import run
+from dpfl_bench.sweep import all_jobs
 compose.composed([])
 for line in sys.stdin:
     arguments = json.loads(line)

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from model_rounds import keys_of, tried
 from torch import Tensor, nn
 
 from dpfl_bench.config.call import call
 from dpfl_bench.problems.module import ModuleProblem
-from helpers.federations import settings_of
+from helpers.federations import CONF, settings_of
 
 
 def conv(inputs: int, outputs: int, size: int, bias: bool = True) -> int:
@@ -49,6 +51,7 @@ class Case:
         None  # shape and overrides with which it can be run in a test
     )
     overrides: tuple[str, ...] = ()
+    dataset: str | None = None  # whose tokens and task the model takes; None: by the model's name
 
     @property
     def id(self) -> str:
@@ -59,14 +62,19 @@ class Case:
         """The same network, on smaller records or with a smaller head."""
         if self.small is None:
             return self
-        return Case(self.name, self.small[0], self.classes, 0, None, (*self.overrides, *self.small[1]))
+        shape, more = self.small
+        return Case(self.name, shape, self.classes, 0, None, (*self.overrides, *more), self.dataset)
+
+    @property
+    def of(self) -> str:
+        """The data set whose settings go with the model."""
+        return self.dataset or {"lstm": "reddit", "unet3d": "ixi"}.get(self.name, "mnist")
 
     def node(self) -> dict[str, Any]:
         shape = json.dumps(self.shape).replace(" ", "")
-        dataset = {"lstm": "reddit", "unet3d": "ixi"}.get(self.name, "mnist")
         settings = settings_of(
             "eps=inf",
-            f"dataset={dataset}",
+            f"dataset={self.of}",
             f"dataset.shape={shape}",
             f"dataset.classes={self.classes}",
             f"model={self.name}",
@@ -83,7 +91,7 @@ class Case:
 
     @property
     def tokens(self) -> bool:
-        return self.name == "lstm"
+        return bool(keys_of(self.of)["holds"]["tokens"])
 
     def records(self, n: int, dtype: torch.dtype = torch.float64) -> Tensor:
         draw = np.random.default_rng(0)
@@ -92,7 +100,7 @@ class Case:
         return torch.from_numpy(draw.normal(size=(n, *self.shape))).to(dtype)
 
 
-CASES = [
+BY_HAND = [
     Case("cnn", MNIST, 10, conv(1, 16, 25) + conv(16, 32, 25) + fc(32 * 7 * 7, 10)),
     Case("mlp", MNIST, 10, fc(784, 200, 10)),
     Case("dnn_200", [60], 10, fc(60, 200, 10)),
@@ -125,6 +133,25 @@ CASES = [
     Case("lstm", [10], 10_000, 10_000 * 256 + LSTM_LAYERS + fc(256, 10_000), ([4], ())),
     Case("lstm", [80], 80, 80 * 256 + LSTM_LAYERS + fc(256, 80), ([5], ()), ("model.every_position=false",)),
 ]
+
+
+def others(folder: Path, known: Collection[str]) -> list[Case]:
+    """The networks in this folder that are not known, on what their files' heads say.
+
+    Their size is by the builder alone. The first comment of the file has to say it.
+    """
+    cases = []
+    for case in tried(folder):
+        text = (folder / f"{case.model}.yaml").read_text()
+        if case.model not in known and "problems.linear" not in text:
+            dataset = settings_of(*case.arguments, "eps=inf").dataset
+            made = Case(case.model, dataset["shape"], dataset["classes"], 0, dataset=case.dataset)
+            count = sum(p.numel() for p in made.on_meta().parameters())
+            cases.append(replace(made, count=count))
+    return cases
+
+
+CASES = [*BY_HAND, *others(CONF / "model", {case.name for case in BY_HAND})]
 
 
 def started(case: Case) -> nn.Module:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 from helpers.federations import CONF, settings_of
-from helpers.networks import CASES, CIFAR, MNIST, UNET_WIDTHS, Case, started
+from helpers.networks import BY_HAND, CASES, CIFAR, MNIST, UNET_WIDTHS, Case, fc, others, started
 from torch import Tensor, nn
 from torch.func import functional_call, grad, vmap
 from torch.nn import functional
@@ -44,9 +44,17 @@ def test_parameters_by_hand_and_in_the_first_comment(case: Case) -> None:
     assert "parameters" in first
 
 
-def test_every_network_is_tested() -> None:
-    files = [path for path in (CONF / "model").rglob("*.yaml") if "problems.models" in path.read_text()]
-    assert {path.stem for path in files} == {case.name for case in CASES}
+def test_a_network_of_a_new_file_is_tested_too() -> None:
+    """By what the head of its file says that it is tried on, with the size that its builder gives."""
+    networks = {path.stem for path in (CONF / "model").glob("*.yaml")} - {"logreg", "linreg"}
+    assert {case.name for case in CASES} == networks
+    for name in ("mlp", "lstm"):
+        new = others(CONF / "model", networks - {name})
+        assert {case.name for case in new} == {name}
+        known = {tuple(case.shape): case.count for case in BY_HAND if case.name == name}
+        assert {tuple(case.shape) for case in new} == known.keys()
+        assert new[0].tokens == (name == "lstm")
+    assert others(CONF / "model", networks - {"mlp"})[0].count == fc(784, 200, 10)
 
 
 @each_case

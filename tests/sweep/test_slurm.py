@@ -192,7 +192,7 @@ def test_a_machine_without_slurm(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
     with pytest.raises(
         ConfigError,
-        match="expected sbatch and srun on this machine; run on the cluster, or take hydra/launcher=joblib",
+        match="expected sbatch and srun on this machine; run on the cluster, or take hydra/launcher=cores",
     ):
         slurm().launch(points(1), Silent())
 

@@ -307,10 +307,11 @@ def test_a_status_written_at_the_same_time(tmp_path: Path) -> None:
     """Whoever reads while it is replaced sees the old one or the new one."""
     run = RunFolder(tmp_path / "run")
     run.tell("running")
-    reader = subprocess.Popen(
-        [sys.executable, "-c", "import sys\nfrom pathlib import Path\nfrom dpfl_bench.results.folder import RunFolder\n"
-         "for _ in range(2000): assert RunFolder(Path(sys.argv[1])).read('status.json')", run.path],
-    )  # fmt: skip
+    code = (
+        "import sys\nfrom pathlib import Path\nfrom dpfl_bench.results.folder import RunFolder\n"
+        "for _ in range(2000): assert RunFolder(Path(sys.argv[1])).read('status.json')"
+    )
+    reader = subprocess.Popen([sys.executable, "-c", code, run.path])
     while reader.poll() is None:
         run.tell("running")
     assert reader.returncode == 0

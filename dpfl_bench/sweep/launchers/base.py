@@ -1,5 +1,5 @@
-"""What a launcher is given, what it owes, and what its workers do. A point is plain data: pickled
-to other processes and nodes.
+"""What a launcher gets, what it must do, and what its workers do. A point is plain data, so it can
+be pickled to other processes and nodes.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from dpfl_bench.results.folder import RunFolder
 from dpfl_bench.results.lock import Busy, Claim, Lost
 from dpfl_bench.sweep.progress import Progress
 
-HELD = 75  # `work`'s answer where another process has the point and we do not wait
+BUSY = 75  # `work`'s answer where another process has the point and we do not wait
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Launcher(Protocol):
     constructor's.
     """
 
-    waits_for_others: ClassVar[bool]  # whether it takes points, too, that another process works on
+    waits_for_others: ClassVar[bool]  # whether it also takes points that another process works on
 
     @property
     def at_once(self) -> int:
@@ -56,7 +56,7 @@ class Launcher(Protocol):
     def launch(self, points: Sequence[Point], progress: Progress) -> None:
         """Run every point and return when none is left running.
 
-        What became of a point is told by its run folder (status.json, result.json) alone: a point
+        The run folder alone (status.json, result.json) says what became of a point: a point
         that fails, is killed or whose node is lost never raises here and never stops the others.
         Call `progress.update()` while waiting, as often as you like. Raises `signals.Interrupted`
         after a signal (nothing is left running) and `Detached` where jobs go on without us.
@@ -72,14 +72,14 @@ def work(point: Point, composed: Composed | None = None, wait: bool = True) -> i
     and stands in status.json.
 
     composed: its overrides, where they are composed already. Where another living process has it,
-    wait until it ends, or return HELD.
+    wait until it ends, or return BUSY.
     """
     folder = RunFolder(point.folder)
     try:
         with attempt(folder, wait) as claim:
             _compute(point, composed or compose(point), folder, claim)
     except Busy:
-        return HELD
+        return BUSY
     except Interrupted as error:
         say(f"{error}: {point.label}; the same command goes on from its checkpoint in {folder.path}")
         return error.exit_code
@@ -92,7 +92,7 @@ def work(point: Point, composed: Composed | None = None, wait: bool = True) -> i
         traceback.print_exc()
         say(f"{point.label}: {type(error).__name__}: {error}")
         return 1
-    return _told(folder)
+    return _say_result(folder)
 
 
 def compose(point: Point) -> Composed:
@@ -102,19 +102,19 @@ def compose(point: Point) -> Composed:
 def _compute(point: Point, composed: Composed, folder: RunFolder, claim: Claim) -> None:
     from dpfl_bench.config.validate import settings
 
-    made = settings(composed)
-    if made.run_id != point.run_id:
+    run = settings(composed)
+    if run.run_id != point.run_id:
         raise ConfigError(
-            f"run {made.run_id}: expected {point.run_id}, a config file has changed since the sweep began;"
+            f"run {run.run_id}: expected {point.run_id}, a config file has changed since the sweep began;"
             " start it again"
         )
     preload("dpfl_bench.experiment.run")
     from dpfl_bench.experiment.run import compute
 
-    compute(made, point.overrides, composed.yaml(), folder, claim)
+    compute(run, point.overrides, composed.yaml(), folder, claim)
 
 
-def _told(folder: RunFolder) -> int:
+def _say_result(folder: RunFolder) -> int:
     from dpfl_bench.results.summary import summary
 
     result = folder.finished

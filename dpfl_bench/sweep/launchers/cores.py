@@ -31,7 +31,7 @@ from dpfl_bench.machine.signals import Interrupted, forget, graceful
 from dpfl_bench.results.folder import RunFolder
 from dpfl_bench.results.lock import Busy, locked
 from dpfl_bench.sweep import early
-from dpfl_bench.sweep.launchers.base import HELD, Point, compose, work
+from dpfl_bench.sweep.launchers.base import BUSY, Point, compose, work
 from dpfl_bench.sweep.progress import Progress
 
 POLL = 0.2  # seconds between two looks at the workers
@@ -39,8 +39,8 @@ GRACE = 30.0  # seconds that an orphan has to end its round
 
 
 @dataclass(frozen=True)
-class Joblib:
-    """The key of conf/hydra/launcher/joblib.yaml, explained there."""
+class Cores:
+    """The key of conf/hydra/launcher/cores.yaml, explained there."""
 
     n_jobs: int
     waits_for_others: ClassVar[bool] = False
@@ -60,7 +60,7 @@ class Joblib:
 
 
 def launch(points: Sequence[Point], progress: Progress, at_once: int) -> None:
-    """`Launcher.launch`, in so many workers."""
+    """`Launcher.launch` with `at_once` workers."""
     queue = deque(points)
     with graceful() as stop, _Crew(at_once) as crew:
         while queue or crew.busy:
@@ -70,7 +70,7 @@ def launch(points: Sequence[Point], progress: Progress, at_once: int) -> None:
                 queue.clear()
                 crew.ask(stop.number)
             progress.update()  # while all are at work
-            progress.held.update(crew.listen())
+            progress.busy.update(crew.listen())
         if stop.number is not None:
             raise Interrupted(stop.number)
 
@@ -82,13 +82,13 @@ class _Worker:
     point: Point | None = None
 
     def tell(self, point: Point | None) -> None:
-        """What to do next; None: nothing more."""
+        """Hand the worker its next point; None ends it."""
         self.point = point
-        with contextlib.suppress(OSError):  # it has just died, which `listen` finds out
+        with contextlib.suppress(OSError):  # the worker has just died; `listen` notices
             self.link.send(point and (point, compose(point)))
 
     def listen(self) -> Iterator[Point]:
-        """Print the lines that it said; it gives its point back with an exit code. Yields one that
+        """Print the worker's lines. It gives its point back with an exit code. Yields a point that
         another process has.
         """
         try:
@@ -97,7 +97,7 @@ class _Worker:
                 if isinstance(said, str):
                     tqdm.write(said, file=sys.stderr)
                 else:
-                    if said == HELD and self.point:
+                    if said == BUSY and self.point:
                         yield self.point
                     self.point = None
         except (OSError, EOFError, pickle.UnpicklingError):  # killed, perhaps in the middle of a word
@@ -129,18 +129,18 @@ class _Crew:
             (idle.pop() if idle else self._started()).tell(queue.popleft())
 
     def ask(self, number: int) -> None:
-        """Pass the signal on, once: a second one would not let the round end."""
+        """Pass the signal on, once: a second one would not let the workers' rounds end."""
         for worker in [] if self.asked else self.busy:
             _signal(worker, number)
         self.asked = True
 
     def listen(self) -> Iterator[Point]:
-        """Wait a little for what the workers say, and bury the dead. Yields the points that other
-        processes have.
+        """Wait a little for the workers' lines, and drop the workers that died. Yields the points that
+        other processes have.
         """
         wait([worker.link for worker in self.workers], timeout=POLL)
         for worker in list(self.workers):
-            code = worker.process.exitcode  # before its last words are heard
+            code = worker.process.exitcode  # asked before its last lines are read
             yield from worker.listen()
             if code is not None:
                 self.workers.remove(worker)
@@ -151,7 +151,7 @@ class _Crew:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for worker in self.busy:  # a second signal to us: it passes that on too
+        for worker in self.busy:  # after a second signal to us, which goes on to the workers
             _signal(worker, signal.SIGINT)
         for worker in self.workers:
             worker.tell(None)
@@ -176,8 +176,8 @@ def _signal(worker: _Worker, number: int) -> None:
 
 
 def _failed(point: Point, code: int) -> None:
-    """Write down what its worker could not. Whoever has taken the folder over meanwhile writes for
-    himself.
+    """Write the failure into the run folder, for the dead worker could not. A process that has
+    taken the folder over meanwhile writes for itself.
     """
     how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
     error = f"worker ended by {how}" + (" (out of memory?)" if -code == signal.SIGKILL else "")
@@ -189,7 +189,7 @@ def _failed(point: Point, code: int) -> None:
 
 
 def _serve(link: Connection, threads: int | None) -> None:
-    """A worker's life."""
+    """What a worker process does, from its start to its end."""
     lives = _watching(os.getppid())
     os.setpgrp()  # Ctrl-C reaches the parent alone, which passes it on
     forget()
@@ -201,13 +201,13 @@ def _serve(link: Connection, threads: int | None) -> None:
     with contextlib.suppress(
         EOFError, OSError
     ):  # siblings may hold the other end open, so that a dead command is not always heard
-        while lives() and (told := link.recv()):
-            link.send(work(point=told[0], composed=told[1], wait=False))
+        while lives() and (task := link.recv()):
+            link.send(work(point=task[0], composed=task[1], wait=False))
 
 
 def _watching(parent: int) -> Callable[[], bool]:
-    """Whether the command lives. It is our parent, or the parent of the process that forked us,
-    which lives as long as its children.
+    """A function that says whether the command still lives. The command is our parent, or the parent
+    of the process that forked us; that process lives as long as its children.
     """
     command = multiprocessing.parent_process()
     return lambda: os.getppid() == parent and (command is None or command.is_alive())
@@ -224,13 +224,13 @@ def _follow(lives: Callable[[], bool]) -> None:
 
 
 class _Lines(io.TextIOBase):
-    """A worker's output: whole lines, which the parent prints above its progress."""
+    """A worker's output: whole lines, which the command prints above its progress."""
 
     def __init__(self, link: Connection) -> None:
         self._link, self._pid, self._rest = link, os.getpid(), ""
 
     def write(self, text: str) -> int:
-        if os.getpid() != self._pid:  # a child of the worker's must not speak in between
+        if os.getpid() != self._pid:  # a child of the worker must not write into the worker's pipe
             return sys.__stderr__.write(text) if sys.__stderr__ else len(text)
         *lines, self._rest = (self._rest + text).split("\n")
         with contextlib.suppress(OSError):  # nobody listens any more

@@ -177,7 +177,7 @@ def _submitit() -> Any:
     if shutil.which("sbatch") is None or shutil.which("srun") is None:
         raise ConfigError(
             "hydra/launcher=slurm: expected sbatch and srun on this machine; run on the cluster, or take"
-            " hydra/launcher=joblib"
+            " hydra/launcher=cores"
         )
     return submitit
 

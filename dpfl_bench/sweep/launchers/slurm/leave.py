@@ -51,12 +51,12 @@ def _ranges(numbers: list[int]) -> str:
     return ",".join(f"{run[0]}-{run[-1]}" if len(run) > 1 else str(run[0]) for run in runs)
 
 
-def choice(number: int, told: Literal["cancel", "detach"] | None, jobs: int) -> Choice:
-    """As told; else Ctrl-C asks on a terminal and cancels where nobody can answer, and any other
-    signal means the launcher alone.
+def choice(number: int, answer: Literal["cancel", "detach"] | None, jobs: int) -> Choice:
+    """`answer`, where the user has given one. Else Ctrl-C asks on a terminal, and cancels where nobody
+    can answer; any other signal means the launcher alone.
     """
-    if told is not None:
-        return told
+    if answer is not None:
+        return answer
     if number != signal.SIGINT:
         return "detach"
     if not (sys.stdin.isatty() and sys.stderr.isatty()):

@@ -49,11 +49,11 @@ def look(jobs: Mapping[str, str]) -> dict[str, Seen]:
     """Each job (`12`, or `12_3` of an array) that was submitted under its name: squeue's word,
     sacct's where squeue has forgotten it.
     """
-    found = _squeue(jobs) if jobs else {}
-    forgotten = {job: name for job, name in jobs.items() if job not in found}
+    states = _squeue(jobs) if jobs else {}
+    forgotten = {job: name for job, name in jobs.items() if job not in states}
     if forgotten:
-        found |= _sacct(forgotten)
-    return {job: found.get(job, Seen("UNKNOWN")) for job in jobs}
+        states |= _sacct(forgotten)
+    return {job: states.get(job, Seen("UNKNOWN")) for job in jobs}
 
 
 def cancel(ids: Sequence[str]) -> None:
@@ -99,7 +99,7 @@ def ask(*command: str) -> str:
     except FileNotFoundError:
         raise ConfigError(
             f"{command[0]}: expected Slurm's commands on this machine, there are none; run on the cluster, or"
-            " take hydra/launcher=joblib"
+            " take hydra/launcher=cores"
         ) from None
     except subprocess.TimeoutExpired:
         raise Unanswered(f"{command[0]}: no answer in {ANSWER_SECONDS:.0f} s") from None

@@ -65,13 +65,13 @@ def opened(root: Path, tasks: Sequence[Sequence[str]]) -> Record:
 
 def known(root: Path) -> list[Record]:
     """All that are not closed, the oldest first."""
-    found = []
+    records = []
     for path in sorted(root.glob("*/tasks.json")):
         try:
-            found.append(Record(path.parent, tuple(tuple(task) for task in json.loads(path.read_text()))))
+            records.append(Record(path.parent, tuple(tuple(task) for task in json.loads(path.read_text()))))
         except FileNotFoundError:  # closed in between by another launcher
             continue
-    return found
+    return records
 
 
 @contextmanager

@@ -34,7 +34,7 @@ WAITS_FOREVER = re.compile(r"held|NeverSatisfied", re.I)  # squeue's reasons
 
 
 @dataclass
-class Job:
+class Queued:
     """A task in the queue, and those of its points that this sweep asks for."""
 
     id: str
@@ -42,7 +42,7 @@ class Job:
     points: tuple[Point, ...]
     since: float  # when it was submitted
     ended: float | None = None  # when that was first seen
-    held: bool = False
+    on_hold: bool = False  # Slurm keeps it back, and the user has been told so
 
     @property
     def silence(self) -> float:
@@ -56,7 +56,7 @@ class Watch:
         self.slurm, self.progress = slurm, progress
         self.root = Path(points[0].outputs) / "slurm"
         self.todo = {point.run_id: point for point in points}  # not in the queue
-        self.jobs: dict[str, Job] = {}
+        self.jobs: dict[str, Queued] = {}
         self.starts: Counter[str] = Counter()
         self.silences = 0  # how often in a row Slurm did not answer
         self.full = False
@@ -160,7 +160,7 @@ class Watch:
 
     def _take(self, record: Record, job: str, points: Sequence[Point]) -> None:
         if points:
-            self.jobs[job] = Job(job, record, tuple(points), record.since)
+            self.jobs[job] = Queued(job, record, tuple(points), record.since)
             self.starts.update(point.run_id for point in points)
             for point in points:
                 del self.todo[point.run_id]
@@ -170,11 +170,11 @@ class Watch:
         for job in list(self.jobs.values()):
             if seen[job.id].ended:
                 self._settle(job, seen[job.id])
-            elif WAITS_FOREVER.search(seen[job.id].reason) and not job.held:
-                job.held = True
+            elif WAITS_FOREVER.search(seen[job.id].reason) and not job.on_hold:
+                job.on_hold = True
                 say(f"{job.id} waits: {seen[job.id].reason}; scontrol release {job.id}, or scancel {job.id}")
 
-    def _settle(self, job: Job, seen: Seen) -> None:
+    def _settle(self, job: Queued, seen: Seen) -> None:
         wanted = verdicts(job.points, job.since, seen)
         if set(wanted.values()) != {"leave"} and job.silence < self.slurm.settle_seconds:
             return  # what the node wrote may still be on its way here
@@ -184,7 +184,7 @@ class Watch:
         for point in job.points:
             self._conclude(job, point, wanted[point], seen)
 
-    def _conclude(self, job: Job, point: Point, wanted: Verdict, seen: Seen) -> None:
+    def _conclude(self, job: Queued, point: Point, wanted: Verdict, seen: Seen) -> None:
         log = job.record.log(job.id)
         starts = self.starts[point.run_id]
         if wanted == "fail":

@@ -1,0 +1,77 @@
+"""Hydra's loader over our YAML files and the user's, and what Hydra refuses in one line. Importing
+hydra takes a while, so only functions do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from dpfl_bench.checks.errors import ConfigError
+from dpfl_bench.config import catalogue
+
+
+def loader(config_dir: str | None) -> Any:
+    """Hydra's loader with the user's folder before ours. Hydra's public searchpath will not do: it
+    comes after ours, and holds no primary config.
+    """
+    from hydra import version
+    from hydra._internal.hydra import Hydra
+    from hydra._internal.utils import create_config_search_path
+    from hydra.core.config_store import ConfigStore
+    from hydra.core.global_hydra import GlobalHydra
+
+    path = create_config_search_path("pkg://dpfl_bench.conf")
+    if config_dir is not None:
+        if not Path(config_dir).is_dir():
+            raise ConfigError(
+                f"-cd {config_dir}: expected a folder with configs, there is none of that name; correct the"
+                " path"
+            )
+        path.prepend("user", f"file://{Path(config_dir).absolute()}", "main")
+    version.setbase("1.3")
+    GlobalHydra.instance().clear()
+    try:
+        hydras = Hydra.create_main_hydra2("dpfl-bench", path).config_loader
+    finally:
+        GlobalHydra.instance().clear()
+    plugins = ConfigStore.instance().repo.get("hydra", {}).get("launcher", {})
+    for name in catalogue.launchers(config_dir):  # Hydra would mix the keys of its plugin of that name in
+        plugins.pop(f"{name}.yaml", None)
+    return hydras
+
+
+@contextmanager
+def refusals(overrides: Sequence[str]) -> Iterator[None]:
+    """What Hydra and OmegaConf refuse inside, as a ConfigError of one line."""
+    from hydra.errors import HydraException
+    from omegaconf.errors import OmegaConfBaseException
+
+    try:
+        yield
+    except (HydraException, OmegaConfBaseException) as error:
+        raise ConfigError(_one_line(error)) from None
+    except ConfigError:
+        raise
+    except (
+        ValueError
+    ) as error:  # of Hydra for `algo=null` or `algo=3`: it does not say which override it means
+        raise ConfigError(f"{' '.join(overrides)}: {_one_line(error)}") from None
+
+
+def _one_line(error: Exception) -> str:
+    """Hydra's several lines as one, with the options that it lists."""
+    text = str(error).split("Config search path:")[0]
+    lines = [
+        line.strip()
+        for line in text.splitlines()
+        if line.strip() and not line.startswith("To append to your config")
+    ]
+    cause = str(error.__cause__).splitlines()[0] if error.__cause__ else ""
+    override = getattr(error, "override", "")  # which one could not be read
+    first = [override] if override and override not in text else []
+    last = [cause] if cause and cause not in lines[0] else []
+    reason = "; ".join([*first, *lines, *last])
+    return f"{reason} (dpfl-bench run --cfg job shows every key, dpfl-bench list the choices)"

@@ -1,0 +1,79 @@
+"""One run: what is done is left alone, and what other code or data computed is asked about."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from dpfl_bench.checks.errors import ConfigError
+from dpfl_bench.config import compose
+from dpfl_bench.config.call import call
+from dpfl_bench.config.compose import Composed
+from dpfl_bench.config.settings import Settings
+from dpfl_bench.config.validate import settings
+from dpfl_bench.machine.imports import preload
+from dpfl_bench.machine.say import say
+from dpfl_bench.machine.signals import Interrupted
+from dpfl_bench.results import lock, provenance
+from dpfl_bench.results.folder import RunFolder
+from dpfl_bench.results.provenance import Answer, Asker
+from dpfl_bench.results.summary import summary
+from dpfl_bench.sweep import points
+
+ASK = Answer()
+
+
+def run_one(overrides: Sequence[str], config_dir: str | None, config_name: str, answer: Answer = ASK) -> int:
+    points.refuse_divisors(overrides)
+    composed = compose.composed(overrides, config_dir, config_name)
+    return computed(settings(composed), composed, answer)
+
+
+def computed(run: Settings, composed: Composed, answer: Answer) -> int:
+    """Compute what is not there yet. ConfigError where other code or data computed what is there,
+    and `answer` does not say what is to become of it.
+    """
+    folder = RunFolder.at(run.outputs, run.run_id)
+    try:
+        _settle(run, folder, answer)
+    except lock.Busy as error:
+        say(str(error))
+        return 1
+    known = folder.finished
+    if known is None:
+        preload("dpfl_bench.experiment.run")
+        from dpfl_bench.experiment.run import run as train
+
+        try:
+            train(run, composed.overrides, composed.yaml())
+        except (lock.Busy, lock.Lost) as error:
+            say(str(error))
+            return 1
+        except Interrupted as error:
+            say(f"{error}; the same command goes on from its checkpoint in {folder.path}")
+            return error.exit_code
+    result = known or folder.finished
+    assert result is not None
+    say(("already done: " if known else "") + summary(result))
+    sys.stdout.write(f"{folder.path}\n")
+    return 1 if result["status"] == "diverged" else 0
+
+
+def _settle(run: Settings, folder: RunFolder, answer: Answer) -> None:
+    """Raises ConfigError with what the user has to answer. Who forces a run that is finished wants
+    it computed again.
+    """
+    if answer.force and folder.finished and not lock.holder(folder.path):
+        say(f"{folder.path}: computed anew; what was there is kept as {folder.set_aside().name}")
+        return
+    finding = Asker(load).look(run, folder)
+    findings = [finding] if finding else []
+    if refused := provenance.refused(findings, answer):
+        raise ConfigError(refused[0])
+    provenance.settle(findings, answer, say)
+
+
+def load(dataset: Mapping[str, Any]) -> Any:
+    """The records of a data set, as provenance compares them."""
+    return call(dataset, "dataset")

@@ -1,0 +1,119 @@
+"""conf/experiment: packaged sweeps. They are the same runs as the command that is typed by hand."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from conftest import CONF
+from helpers.command import Said, call
+
+NAMES = sorted(file.stem for file in (CONF / "experiment").glob("*.yaml"))
+# what a user would type
+TYPED = {
+    "breast_cancer": (
+        "algo=dp_fedavg,dp_scaffnew eps=inf,8,2,0.5 total_steps=100 local_steps=divisors"
+        " privacy.clip=0.1,0.3,1,3 repeats=10 seed=range(0,100,10) dataset.seed=${seed} plot=false"
+    ),
+    "demo": (
+        "algo=dp_fedavg,dp_scaffnew eps=inf,8,2,0.5 total_steps=100 local_steps=divisors"
+        " privacy.clip=0.1,0.3,1,3 repeats=2 seed=range(0,10,2) dataset.seed=${seed} plot=false"
+    ),
+    "digits": (
+        "algo=dp_fedavg dataset=digits partition=iid clients=200 eps=inf,8,2,0.5 total_steps=240"
+        " local_steps=divisors privacy.clip=0.1,0.3,1,3 repeats=3 seed=range(0,30,3) dataset.seed=${seed}"
+        " plot=false"
+    ),
+    "drift": "algo=dp_fedavg,dp_scaffnew eps=8 rounds=20,200,500 repeats=30 plot=false",
+    "quick": "algo=dp_fedavg,dp_scaffnew eps=0.5,2,inf total_steps=100 local_steps=divisors:5 plot=false",
+    "tuning": "algo=dp_fedavg eps=2 total_steps=100 local_steps=1,2,5,10,20,50 plot=false",
+}
+LARGE = {"breast_cancer": ("seed=0,10",), "demo": ("seed=0,2",), "digits": ("seed=0,3",)}  # not all splits
+
+
+def dry(*arguments: str) -> Said:
+    said = call("run", "-m", "--dry-run", *arguments)
+    assert said.code == 0, said.err
+    return said
+
+
+def ids(said: Said) -> list[str]:
+    return sorted(line.split()[0] for line in said.out.splitlines()[:-1])
+
+
+def test_every_experiment_is_compared() -> None:
+    assert list(TYPED) == NAMES
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_same_runs_as_typed_by_hand(name: str) -> None:
+    """The experiment itself is in no run's id."""
+    fewer = LARGE.get(name, ())
+    typed = ids(dry(*TYPED[name].split(), *fewer))
+    assert len(typed) > 1
+    assert ids(dry(f"+experiment={name}", *fewer)) == typed
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_its_head_says_how_to_run_it_and_what_to_expect(name: str) -> None:
+    text = (CONF / "experiment" / f"{name}.yaml").read_text()
+    head = text.partition("\ndefaults:")[0]
+    assert head.startswith("# @package _global_\n# ")
+    assert all(line.startswith("#") for line in head.splitlines())
+    assert f"dpfl-bench run -m +experiment={name}\n" in head
+    assert f"dpfl-bench collect outputs/{name}/runs" in head
+    assert f"\noutputs: outputs/{name}\n" in text
+    assert "Expected" in head
+    assert re.search(r"\d+ runs.* (minute|second|hour)s?", head.replace("\n# ", " ")), "how long it takes"
+    assert max(map(len, text.splitlines())) <= 110
+
+
+def test_the_head_counts_the_runs() -> None:
+    for name in ("tuning", "quick", "drift", "demo"):
+        head = (CONF / "experiment" / f"{name}.yaml").read_text()
+        (count,) = re.findall(r"^# (\d+) runs", head, re.MULTILINE)
+        assert len(ids(dry(f"+experiment={name}"))) == int(count)
+
+
+def test_the_command_line_goes_first() -> None:
+    said = dry("+experiment=quick", "eps=3", "local_steps=1,2", "seed=7", "hydra/launcher=basic")
+    lines = said.out.splitlines()[:-1]
+    assert len(lines) == 4
+    assert all(" eps=3 " in line and " seed=7" in line for line in lines)
+    assert ids(said) == ids(
+        dry(
+            "algo=dp_fedavg,dp_scaffnew",
+            "eps=3",
+            "total_steps=100",
+            "local_steps=1,2",
+            "seed=7",
+            "plot=false",
+        )
+    )
+    assert len(ids(dry("+experiment=tuning", "algo=dp_scaffnew", "dataset=digits"))) == 6
+    cluster = call("run", "+experiment=quick", "hydra/launcher=slurm", "--cfg", "hydra").out
+    assert "dpfl_bench.sweep.launchers.slurm.launcher.Slurm" in cluster
+
+
+def test_without_m_it_is_one_run_of_its_settings() -> None:
+    shown = call("run", "+experiment=drift", "--cfg", "job").out
+    assert "eps: 8\n" in shown
+    assert "repeats: 30\n" in shown
+
+
+def test_one_of_a_users_own(tmp_path: Path) -> None:
+    (tmp_path / "experiment").mkdir()
+    (tmp_path / "experiment" / "mine.yaml").write_text(
+        "# @package _global_\n# My sweep\ntotal_steps: 10\nhydra:\n  sweeper:\n    params:\n      lr: 1,2\n"
+    )
+    said = dry("-cd", str(tmp_path), "+experiment=mine")
+    assert ids(said) == ids(dry("total_steps=10", "lr=1,2"))
+    entries = call("list", "--json", "-cd", str(tmp_path)).json
+    assert {"name": "mine", "group": "experiment", "line": "My sweep", "module": None} in entries
+    assert "mine" in call("run", "-m", "-cd", str(tmp_path), "+experiment=nosuch").err
+
+
+def test_the_demo_runs_one() -> None:
+    demo = (Path(__file__).parents[2] / "scripts" / "demo").read_text()
+    assert "dpfl-bench run -m +experiment=demo" in demo
