@@ -285,7 +285,7 @@ def test_views_side_by_side() -> None:
     for by in made["observers"].values():
         for eps in by.values():
             assert f"{eps:.6g}" in text
-    assert made["observers"]["server"].keys() == {"exact", "pld", "rdp"}
+    assert made["observers"]["server"].keys() == {"exact", "pld", "rdp", "prv"}  # prv: Opacus is installed
     assert (
         min(made["observers"]["third_party"].values())
         == made["views"]["third_party"]
