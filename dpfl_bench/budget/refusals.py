@@ -1,7 +1,7 @@
 """What a run's budget refuses: what shows only when schedules, releases and noise are known.
 
-What settings alone tell is refused in `config/refusals.py`. What no accountant covers, whatever
-run it comes from, is refused in `privacy/` with a PrivacyError.
+What settings alone show is refused in `config/refusals.py`. What no accountant covers, whatever run
+it comes from, is refused in `privacy/refusals.py` with a PrivacyError.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 names the reason and the nearest setting that works.
 
 What shows only with schedules, releases and noise is refused in `budget/refusals.py`; what no
-accountant covers, whatever run it comes from, in `privacy/`.
+accountant covers, whatever run it comes from, in `privacy/refusals.py`.
 """
 
 from __future__ import annotations
