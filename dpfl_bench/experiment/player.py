@@ -18,7 +18,7 @@ from dpfl_bench.federation.doors.send import SendDoor
 from dpfl_bench.federation.local import Optimiser
 from dpfl_bench.federation.round_player import RoundPlayer
 from dpfl_bench.machine import device
-from dpfl_bench.privacy import lattice
+from dpfl_bench.privacy import noise_grid
 from dpfl_bench.problems.problem import Problem
 
 
@@ -95,7 +95,7 @@ def check_grid(settings: Settings, budget: Budget) -> None:
         budget.noise_ratio * share,
         *(c.noise_multiplier(budget.noise_multiplier) for c in budget.companions),
     ):
-        if not lattice.sums_exactly(clients, noise):
+        if not noise_grid.sums_exactly(clients, noise):
             raise ConfigError(
                 f"privacy.noise=discrete: noise of {noise:.3g} C is too small for {clients} updates to be"
                 " added up exactly; use gaussian"
