@@ -53,7 +53,15 @@ def calibrate(
         "releases": dataclasses.asdict(releases),
         "observer": observer,
     }
-    question |= {**accounting.question(accountant), "eps": eps, "delta": delta}
+    return _kept(
+        question | {**accounting.question(accountant), "eps": eps, "delta": delta}, pairs, eps, delta
+    )
+
+
+def _kept(
+    question: dict[str, object], pairs: list[tuple[Composition, str]], eps: float, delta: float
+) -> float:
+    """The noise from disk, or solved for and kept; either way its eps is checked."""
     noise = cached(question, lambda: _solve(pairs, eps, delta))
     if not _ALMOST * eps <= _spent(pairs, noise, delta) <= eps:  # forged, or by other code
         forget(question)
@@ -102,7 +110,7 @@ def _cross_check(composition: Composition, name: str, noise: float, delta: float
 
 
 def _least_noise(composition: Composition, name: str, eps: float, delta: float) -> float:
-    """The least noise multiplier of one composition by one accountant; inf if no noise is enough."""
+    """The least noise multiplier of one composition by one accountant; inf if none is enough."""
     mu = mu_for(eps, delta)
     alone = dataclasses.replace(composition, companions=())
     solved = table.named(name).least_noise(composition, eps, delta)
@@ -113,7 +121,8 @@ def _least_noise(composition: Composition, name: str, eps: float, delta: float) 
 
 
 def _first_guess(composition: Composition, mu: float, eps: float) -> float:
-    if composition.mechanism == "pure":  # few releases spend eps_0 each, many small ones are nearly Gaussian
+    if composition.mechanism == "pure":
+        # few releases spend eps_0 each; many small ones are nearly Gaussian
         return min(composition.times / eps, math.sqrt(composition.times) / mu)
     # many small releases are nearly one Gaussian with mu^2 = T q^2 (exp(1/z^2) - 1)
     expected = composition.times * composition.share

@@ -40,6 +40,7 @@ class Ledger:
         self.sums[name] = self.sums.get(name, 0) + 1
 
     def end_round(self) -> None:
+        """One more round has been released."""
         self.rounds += 1
 
     def verify(self, planned: np.ndarray, rounds: int, sums: Collection[str] = ()) -> None:

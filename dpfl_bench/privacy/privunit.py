@@ -58,6 +58,7 @@ class PrivUnit:
 
     @cached_property
     def scalar(self) -> ScalarDP:
+        """What the norm goes through."""
         return ScalarDP(self.eps2, self.clip)
 
     @cached_property

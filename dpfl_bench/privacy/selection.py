@@ -48,7 +48,7 @@ class Trial:
 
     orders: Any  # (n,), ascending, > 1
     divergences: Any  # (n,): Rényi divergences at these orders
-    mu: float | None  # of the one Gaussian that bounds a trial; None unless all are unsampled Gaussians
+    mu: float | None  # of one Gaussian that bounds a trial, if all candidates are unsampled Gaussians
 
     def delta(self, eps: float) -> float:
         """A trial's delta at eps > 0."""

@@ -86,7 +86,7 @@ def sampled_rdp(
 
 
 def gaussian_rdp(mu: float) -> tuple[Any, Any]:
-    """(orders, Rényi divergences) of unsampled Gaussian releases, exact, (n,) both. mu: sqrt(T) / z."""
+    """(orders, Rényi divergences) of unsampled Gaussians, exact, (n,) both. mu: sqrt(T) / z."""
     return CLOSED_ORDERS, CLOSED_ORDERS * mu * mu / 2
 
 
