@@ -237,7 +237,7 @@ def naive(made: Any, round: Any, x: Any) -> Any:
     from torch.nn import functional
 
     from dpfl_bench.federation.sampling import LotRule
-    from dpfl_bench.privacy import mechanisms
+    from dpfl_bench.privacy import noise_draws
 
     settings, federation = made.settings, made.data.federation
     at_records = settings.privacy.unit == "record"
@@ -247,7 +247,7 @@ def naive(made: Any, round: Any, x: Any) -> Any:
     for client in round.cohort.tolist():
         torch.nn.utils.vector_to_parameters(x.clone(), network.parameters())
         optimiser = torch.optim.SGD(network.parameters(), lr=settings.lr)
-        stream = mechanisms.RecordGaussian(settings.seed, round.index, [client])
+        stream = noise_draws.RecordGaussian(settings.seed, round.index, [client])
         for picks in lots.draw(
             settings.seed, round.index, client, int(federation.sizes[client]), round.steps
         ):
@@ -270,7 +270,7 @@ def naive(made: Any, round: Any, x: Any) -> Any:
         total += update if at_records else update * min(1.0, 1.0 / float(update.norm()))
     if not at_records:
         total += torch.from_numpy(
-            mechanisms.server_gaussian(settings.seed, round.index, len(x), 1.0, np.float32)
+            noise_draws.server_gaussian(settings.seed, round.index, len(x), 1.0, np.float32)
         ).to(x)
     return x + total / len(round.cohort)
 

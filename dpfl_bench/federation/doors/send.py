@@ -35,7 +35,7 @@ class SendDoor:
     # for algorithms that use norms: standard deviation of the noise on the sum of squared norms,
     # over C^2. 0: no noise is needed. None: the algorithm does not use norms
     norms: float | None = None
-    discrete: bool = False  # every released number lies on a grid (`privacy/lattice.py`)
+    discrete: bool = False  # every released number lies on a grid (`privacy/noise_grid.py`)
 
     @property
     def private(self) -> bool:
