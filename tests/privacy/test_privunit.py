@@ -15,7 +15,8 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from dpfl_bench.privacy.privunit import PrivUnit, ScalarDP, equal_split
+from dpfl_bench.privacy.privunit import PrivUnit, equal_split
+from dpfl_bench.privacy.scalar_dp import ScalarDP
 from dpfl_bench.rng import generator
 
 MILLION = 10**6
@@ -54,7 +55,7 @@ def integral(dimension: int, low: float, high: float, power: int = 0) -> float:
     return float(top + np.log(np.sum(halves * weights * np.exp(logs - top))))
 
 
-# --- Golden numbers (PAPERS.md, `fedexp`) ---
+# --- Golden numbers (docs/papers.md, `fedexp`) ---
 
 
 @pytest.mark.parametrize(
