@@ -22,20 +22,20 @@ from dpfl_bench.privacy import lattice
 from dpfl_bench.problems.problem import Problem
 
 
-def build_player(settings: Settings, budget: Budget, made: Problem, loaded: Data, seed: int) -> RoundPlayer:
+def build_player(settings: Settings, budget: Budget, problem: Problem, data: Data, seed: int) -> RoundPlayer:
     """The round player of one seed."""
     privacy = settings.privacy
     closed = settings.private or privacy.bound_without_noise
     at_records = closed and privacy.unit == "record"
     return RoundPlayer(
         algorithm=build_algorithm(settings),
-        problem=made,
-        federation=loaded.federation,
+        problem=problem,
+        federation=data.federation,
         optimiser=_optimiser(settings),
         send_door=build_send_door(settings, budget, seed)
         if closed and not at_records
         else _open_door(settings, seed),
-        chunk=engine.chunk(settings, made, loaded.federation),
+        chunk=engine.chunk(settings, problem, data.federation),
         seed=seed,
         clip=privacy.clip if isinstance(privacy.clip, float) else 0.0,
         gradient_door=GradientDoor(privacy.fixed_clip, budget.noise_ratio, seed) if at_records else None,
@@ -79,9 +79,7 @@ def build_send_door(settings: Settings, budget: Budget, seed: int) -> SendDoor:
 
 
 def check_grid(settings: Settings, budget: Budget) -> None:
-    """Refuse privacy.noise=discrete where sums of whole multiples of its grid's spacing would not
-    be exact.
-    """
+    """Refuse privacy.noise=discrete where floating-point sums of grid points would not be exact."""
     if not settings.private or settings.privacy.noise != "discrete":
         return
     clients = settings.clients if settings.sampling == "poisson" else settings.sampled_clients
