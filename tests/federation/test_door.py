@@ -38,8 +38,15 @@ UPDATES = (
 
 
 def settings_for(trust: str, *overrides: str) -> Settings:
-    return settings_of(f"privacy={trust}", "privacy.clip=0.7", "clients=6", "privacy.calibration=fixed", "privacy.noise_multiplier=1.5",
-                       "algo=dp_fedavg", *overrides)  # fmt: skip
+    return settings_of(
+        f"privacy={trust}",
+        "privacy.clip=0.7",
+        "clients=6",
+        "privacy.calibration=fixed",
+        "privacy.noise_multiplier=1.5",
+        "algo=dp_fedavg",
+        *overrides,
+    )
 
 
 def door_of(settings: Settings, seed: int = 0) -> tuple[SendDoor, float]:
