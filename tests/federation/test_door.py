@@ -17,9 +17,10 @@ from helpers.federations import TINY, player_of, settings_of
 from torch import Tensor
 
 from dpfl_bench import rng
-from dpfl_bench.budget.budget import Budget, drawn_schedules
+from dpfl_bench.budget.budget import Budget
+from dpfl_bench.budget.schedules import drawn_schedules
 from dpfl_bench.config.settings import Settings
-from dpfl_bench.experiment import report
+from dpfl_bench.experiment import privacy_record, report
 from dpfl_bench.experiment.player import build_send_door
 from dpfl_bench.federation.doors.send import SendDoor
 from dpfl_bench.federation.doors.send_passage import SendPassage
@@ -37,8 +38,15 @@ UPDATES = (
 
 
 def settings_for(trust: str, *overrides: str) -> Settings:
-    return settings_of(f"privacy={trust}", "privacy.clip=0.7", "clients=6", "privacy.calibration=fixed", "privacy.noise_multiplier=1.5",
-                       "algo=dp_fedavg", *overrides)  # fmt: skip
+    return settings_of(
+        f"privacy={trust}",
+        "privacy.clip=0.7",
+        "clients=6",
+        "privacy.calibration=fixed",
+        "privacy.noise_multiplier=1.5",
+        "algo=dp_fedavg",
+        *overrides,
+    )
 
 
 def door_of(settings: Settings, seed: int = 0) -> tuple[SendDoor, float]:
@@ -149,7 +157,8 @@ def test_what_a_whole_round_released_has_the_noise_of_privacy_json(trust: str) -
         0
     ].server.x  # full batches: every round moves alike but for the noise
     ends = torch.stack([private.play(private.start, r)[0].server.x for r in rounds])
-    (release,) = report.privacy(private.job)["releases"]
+    record = privacy_record.privacy(private.job, None, report.guarantee(private.job, None))
+    (release,) = record["releases"]
     sent = {
         "local": release["noise_std"] * math.sqrt(10),
         "secagg": release["noise_std"],

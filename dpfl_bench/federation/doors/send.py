@@ -26,7 +26,8 @@ class SendDoor:
     # standard deviation / C: under local trust of each client's own noise, else of the noise on the
     # cohort's sum
     noise: float
-    # what a client remembers as its own message: own_message (with its noise) | own_update (without)
+    # what a client remembers as its own message: own_message (with its noise) | own_update
+    # (without)
     memory: str
     seed: int
     median: bool = False  # C is the median of the cohort's norms (leaks)
