@@ -14,6 +14,7 @@ import pytest
 from scipy import stats
 
 from dpfl_bench.privacy import accounting, selection
+from dpfl_bench.privacy.divergences.gaussian import delta_of_gaussian, eps_of_gaussian
 from dpfl_bench.privacy.divergences.pure import pure_epsilon, pure_rdp
 from dpfl_bench.privacy.divergences.renyi import CLOSED_ORDERS
 from dpfl_bench.privacy.refusals import PrivacyError
