@@ -1,4 +1,6 @@
-"""The two doors: the only places where clipping, noise and the ledger exist.
+"""The two doors: the only places where clipping, noise and the ledger exist. `privacy/bounding.py`
+computes the factor that brings a norm to C; at record level the problem multiplies each gradient by
+its factor (`problems/problem.py`, `clipped_gradient`).
 
 | file | what it does |
 |---|---|
@@ -7,6 +9,7 @@
 | `send_noise.py` | adds the noise of the send door, to single messages or to their sum |
 | `gradient.py` | record level: clips each record's gradient to norm C, adds noise to each lot's sum |
 | `quantile.py` | adaptive clipping: C of the next round |
+| `formats.py` | the number format of the noise |
 
 At client level gradients pass freely, and the send door bounds, noises and records what a client
 sends. At record level the gradient door bounds, noises and records each local gradient, and what a
