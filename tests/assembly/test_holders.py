@@ -76,7 +76,10 @@ def test_half_of_all_records_each_by_whatever_name(way: str, own: Any) -> None:
     """Ten clients draw half of the digits each, and some record sits in all ten: eps 6.677. Told
     apart by its name it was 1.999.
     """
-    inside = "from dpfl_bench.federation.partition import overlap_of; parts = overlap_of(len(labels), clients, rng, 50)"
+    inside = (
+        "from dpfl_bench.federation.partition import overlap_of;"
+        " parts = overlap_of(len(labels), clients, rng, 50)"
+    )
     chosen = {
         "ours": ["partition=overlap", "partition.percent=50"],
         "renamed on the command line": ["partition=overlap", "partition.percent=50", "partition.name=mine"],
