@@ -89,7 +89,7 @@ def check_grid(settings: Settings, noise_ratio: float, further: Sequence[float])
     import torch
 
     from dpfl_bench.machine import device
-    from dpfl_bench.privacy import lattice
+    from dpfl_bench.privacy import noise_grid
 
     if device.wide(device.choose(settings.device)) != torch.float64:
         raise ConfigError(
@@ -99,7 +99,7 @@ def check_grid(settings: Settings, noise_ratio: float, further: Sequence[float])
     clients = settings.clients if settings.sampling == "poisson" else settings.sampled_clients
     share = clients**-0.5 if settings.privacy.trust == "secagg" else 1.0
     for noise in (noise_ratio * share, *further):
-        if not lattice.sums_exactly(clients, noise):
+        if not noise_grid.sums_exactly(clients, noise):
             raise ConfigError(
                 f"privacy.noise=discrete: noise of {noise:.3g} C is too small for {clients} updates to be"
                 " added up exactly; use gaussian"

@@ -12,7 +12,7 @@ from model_rounds import CASES
 
 from dpfl_bench import rng
 from dpfl_bench.assembly.model import build_problem
-from dpfl_bench.commands import plan
+from dpfl_bench.experiment import plan
 from dpfl_bench.config import compose
 from dpfl_bench.config.call import call
 from dpfl_bench.experiment import run

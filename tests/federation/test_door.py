@@ -25,7 +25,7 @@ from dpfl_bench.experiment.player import build_send_door
 from dpfl_bench.federation.doors.send import SendDoor
 from dpfl_bench.federation.doors.send_passage import SendPassage
 from dpfl_bench.federation.schedule import PlannedRound
-from dpfl_bench.privacy import bounding, mechanisms
+from dpfl_bench.privacy import bounding, noise_draws
 from dpfl_bench.privacy.ledger import Ledger
 
 CLIENTS, DIMENSION = 6, 4096
@@ -38,8 +38,15 @@ UPDATES = (
 
 
 def settings_for(trust: str, *overrides: str) -> Settings:
-    return settings_of(f"privacy={trust}", "privacy.clip=0.7", "clients=6", "privacy.calibration=fixed", "privacy.noise_multiplier=1.5",
-                       "algo=dp_fedavg", *overrides)  # fmt: skip
+    return settings_of(
+        f"privacy={trust}",
+        "privacy.clip=0.7",
+        "clients=6",
+        "privacy.calibration=fixed",
+        "privacy.noise_multiplier=1.5",
+        "algo=dp_fedavg",
+        *overrides,
+    )
 
 
 def door_of(settings: Settings, seed: int = 0) -> tuple[SendDoor, float]:
@@ -171,11 +178,11 @@ def correlated(one: np.ndarray, other: np.ndarray) -> bool:
 
 def test_no_two_clients_rounds_or_seeds_share_noise() -> None:
     noise = {
-        (seed, k, i): mechanisms.client_gaussian(seed, k, [i], DIMENSION, 1.0, np.float32)[0]
+        (seed, k, i): noise_draws.client_gaussian(seed, k, [i], DIMENSION, 1.0, np.float32)[0]
         for seed, k, i in itertools.product((0, 1, 2**40), (0, 1, 2), (0, 1, 2))
     }
     noise |= {
-        (seed, k, "server"): mechanisms.server_gaussian(seed, k, DIMENSION, 1.0, np.float32)
+        (seed, k, "server"): noise_draws.server_gaussian(seed, k, DIMENSION, 1.0, np.float32)
         for seed in (0, 1)
         for k in (0, 1)
     }
@@ -191,8 +198,8 @@ def test_no_two_clients_rounds_or_seeds_share_noise() -> None:
 
 
 def test_noise_of_a_client_does_not_depend_on_its_company() -> None:
-    together = mechanisms.client_gaussian(0, 3, [4, 9, 2], 10, 1.0, np.float32)
-    alone = [mechanisms.client_gaussian(0, 3, [i], 10, 1.0, np.float32)[0] for i in (4, 9, 2)]
+    together = noise_draws.client_gaussian(0, 3, [4, 9, 2], 10, 1.0, np.float32)
+    alone = [noise_draws.client_gaussian(0, 3, [i], 10, 1.0, np.float32)[0] for i in (4, 9, 2)]
     assert np.array_equal(together, np.stack(alone))
 
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from helpers.command import Said
 
 
 def table(text: str) -> list[pytest.param]:
-    rows = [[cell.strip() for cell in line.split("|")] for line in text.strip().splitlines()]
+    """A row a line; an indented line goes on with the row above it."""
+    lines = re.sub(r"\n +", " ", text.strip()).splitlines()
+    rows = [[cell.strip() for cell in line.split("|")] for line in lines]
     return [pytest.param(overrides.split(), key, word, id=overrides) for overrides, key, word in rows]
 
 

@@ -14,10 +14,10 @@ from scipy.stats import binom
 
 from dpfl_bench.privacy.accounting import best, epsilon
 from dpfl_bench.privacy.calibration import calibrate, max_rounds
-from dpfl_bench.privacy.divergences.losses import eps_of_losses
 from dpfl_bench.privacy.divergences import participation as coins
 from dpfl_bench.privacy.divergences import sampled as pld
 from dpfl_bench.privacy.divergences.gaussian import delta_of_gaussian
+from dpfl_bench.privacy.divergences.losses import eps_of_losses
 from dpfl_bench.privacy.released.composition import Composition, Rounds
 from dpfl_bench.privacy.released.records import RecordReleases
 from dpfl_bench.privacy.released.views import view
