@@ -1,5 +1,5 @@
-"""Everything that a run is made of, built and checked in the order that loses least: settings,
-noise, data.
+"""Everything that a run needs, built once. What is cheap to check comes first: settings, then the
+noise, then the data.
 """
 
 from __future__ import annotations

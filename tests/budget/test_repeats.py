@@ -169,8 +169,16 @@ def test_a_rotten_entry_is_asked_again(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_colluders_are_refused_by_the_setting_s_name() -> None:
-    said = call("plan", "algo=dp_fedavg", "clients=20", "sampled_clients=4", "client_sampling=poisson", "rounds=30", "local_steps=1",
-                "privacy.colluding=3")  # fmt: skip
+    said = call(
+        "plan",
+        "algo=dp_fedavg",
+        "clients=20",
+        "sampled_clients=4",
+        "client_sampling=poisson",
+        "rounds=30",
+        "local_steps=1",
+        "privacy.colluding=3",
+    )
     assert said.code == 2
     assert "dpfl-bench: privacy.colluding=3: expected 0 to " in said.err
     assert "lower it, take larger cohorts, or use privacy=local" in said.err

@@ -1,11 +1,12 @@
-"""The eps of releasing all models of a point together: every repeat of every run that its mean is
-over.
+"""The eps of releasing all models of a point together: every repeat of every run in its mean.
 
-Unit, relation and observer are those of the runs, delta too. Read from each run's privacy.json,
-whose first composition averages over secret cohorts; the others know how they fell. Each model has
-noise of its own, so the compositions compose adaptively: Gaussians without sampling exactly (their
-mu squared add up), releases of one kind as more of them, unlike ones by the sum of their Rényi
-divergences.
+Unit, neighbouring relation, observer and delta are those of the runs. What a run released is read
+from its privacy.json: of the compositions there, the first averages over secret cohorts. Each model
+has noise of its own, so the releases of all models compose adaptively:
+
+- Gaussians without sampling exactly, for their mu squared add up;
+- releases of one kind and one noise as more releases of that kind;
+- releases of different kinds by the sum of their Rényi divergences.
 """
 
 from __future__ import annotations

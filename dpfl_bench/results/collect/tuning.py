@@ -1,8 +1,8 @@
-"""The budget of "best of the sweep": what a row of the optimal-(E, T) table costs if its point had
-been found by private selection.
+"""The budget of "best of the sweep": what a row of the optimal-(E, T) table would cost if private
+selection had chosen its point.
 
-Read from the runs' privacy.json, so it speaks of what they released. `privacy/selection.py` has the
-theorems and what they ask for.
+What the runs released is read from their privacy.json. The theorems, and what they ask for, are in
+`privacy/selection.py`.
 """
 
 from __future__ import annotations
@@ -34,10 +34,11 @@ class Tuning:
 def tuned(
     rows: Sequence[Row], points: Iterable[Row], folders: Mapping[str, Path], asked: Tuning
 ) -> tuple[list[Row], list[str]]:
-    """The table's rows with `tuning_eps` and `tuning_trials`, their mean number (None where there
-    is none), and what to say of them.
+    """The table's rows, each with `tuning_eps` and `tuning_trials` (the mean number of trials; both
+    None without a number), and notes to print.
 
-    points: every one that may be drawn: that a run of it diverged was learnt from private data.
+    points: all that a trial may draw. Those with diverged runs count too: that they diverged was
+    learnt from private data.
     """
     by_group = groups(points)
     with_tuning, notes = [], [_assumptions(asked)]
