@@ -12,7 +12,7 @@ from model_rounds import CASES
 
 from dpfl_bench import rng
 from dpfl_bench.assembly.model import build_problem
-from dpfl_bench.commands import plan
+from dpfl_bench.commands import planning
 from dpfl_bench.config import compose
 from dpfl_bench.config.call import call
 from dpfl_bench.experiment import run
@@ -70,7 +70,7 @@ def test_it_validates_and_plans(file: Path) -> None:
         if group == "privacy"
         else getattr(settings, group)["name"] == name
     )
-    planned = plan.plan(settings)
+    planned = planning.plan(settings)
     assert planned["run_id"] == settings.run_id
     assert planned["releases"] == 2
     assert (planned["eps"] == float("inf")) == (not settings.private)
