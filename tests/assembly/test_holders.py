@@ -19,6 +19,8 @@ from dpfl_bench.federation import partition
 from dpfl_bench.privacy.accounting import epsilon
 from dpfl_bench.privacy.released.composition import Composition
 
+pytestmark = pytest.mark.one_in(4)
+
 HALVES = ("algo=dp_fedavg", "dataset=digits", "clients=10", "privacy=record", "privacy.neighbours=add_remove_one", "sample_rate=0.1",
           "rounds=10", "local_steps=5", "privacy.calibration=fixed", "privacy.noise_multiplier=1.751")  # fmt: skip
 OWN = """

@@ -6,8 +6,8 @@ import re
 from pathlib import Path
 
 import pytest
-from conftest import CONF
 from helpers.command import Said, call
+from helpers.federations import CONF
 
 NAMES = sorted(file.stem for file in (CONF / "experiment").glob("*.yaml"))
 # what a user would type

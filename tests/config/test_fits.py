@@ -30,6 +30,8 @@ from dpfl_bench.machine import device
 from dpfl_bench.problems.linear_problem import LinearProblem
 from dpfl_bench.problems.module import ModuleProblem
 
+pytestmark = pytest.mark.one_in(6)
+
 # overrides | the whole line, as a regular expression
 REFUSED = r"""
 dataset.test_fraction=2                | dataset.test_fraction=2: expected 0 <= test_fraction < 1

@@ -10,6 +10,8 @@ from helpers.federations import CONF, settings_of
 
 from dpfl_bench.checks.errors import ConfigError
 
+pytestmark = pytest.mark.one_in(6)
+
 # a module whose functions tell that they were called
 MINE = """
 from pathlib import Path

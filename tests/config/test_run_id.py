@@ -13,6 +13,8 @@ from helpers.federations import CONF, settings_of
 from dpfl_bench.config import compose, identity
 from dpfl_bench.config.settings import Settings
 
+pytestmark = pytest.mark.one_in(3)
+
 DEFAULT = settings_of()
 
 SAME = """

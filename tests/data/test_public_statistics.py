@@ -21,6 +21,8 @@ from dpfl_bench.data import breast_cancer, synthetic
 from dpfl_bench.data.prepare import owned, prepare
 from dpfl_bench.data.records import DataError, Records, Scaling
 
+pytestmark = pytest.mark.one_in(3)
+
 PLAIN: dict[str, Any] = {"test_fraction": 0.0, "unit_norm": False, "seed": 0}
 CANCER: Any = OmegaConf.to_container(OmegaConf.load(CONF / "dataset/breast_cancer.yaml"))
 CONSTANTS = {key: CANCER[key] for key in ("centres", "scales", "limit")}

@@ -24,6 +24,8 @@ from dpfl_bench.federation.schedule import PlannedRound
 from dpfl_bench.federation.state import TrainingState
 from dpfl_bench.federation.workers import Workers
 
+pytestmark = pytest.mark.one_in(8)
+
 LOTS = {"batch_size": 4, "sampled_clients": 9}
 ROUNDING = {"float32": 1e-5, "float64": 1e-13}
 LONGER = (*(o for o in TINY if not o.startswith("rounds")), "rounds=30")

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from helpers.command import QUICK, call, metrics, read
 from helpers.federations import CONF
-from model_rounds import CASES, TAKEN, is_whole, lacking, sample, tried
+from model_rounds import CASES, is_whole, lacking, sample, tried
 
 UNITS = {"client": ("dp_fedavg",), "record": ("dp_scaffold", "privacy=record")}
 

@@ -18,6 +18,8 @@ from oracles.small_problems import (
     smoothness,
 )
 
+pytestmark = pytest.mark.one_in(3)
+
 # one step, fixed points
 
 

@@ -15,6 +15,8 @@ from dpfl_bench.privacy.divergences.gaussian import delta_of_gaussian, eps_of_ga
 from dpfl_bench.privacy.refusals import PrivacyError
 from dpfl_bench.privacy.released.composition import Companion, Composition
 
+pytestmark = pytest.mark.one_in(4)
+
 # ---- the unsampled Gaussian ----
 
 

@@ -30,6 +30,8 @@ from scipy.special import ndtr
 from dpfl_bench.privacy.accounting import accountants_for, epsilon
 from dpfl_bench.privacy.released.composition import Companion, Composition
 
+pytestmark = pytest.mark.one_in(12)
+
 POPULATION = 1000
 OTHERS = [
     (-0.5,),

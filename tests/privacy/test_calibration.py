@@ -18,6 +18,8 @@ from dpfl_bench.privacy.released.composition import Companion, Composition, View
 from dpfl_bench.privacy.released.records import RecordReleases
 from dpfl_bench.privacy.released.views import view
 
+pytestmark = pytest.mark.one_in(6)
+
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:

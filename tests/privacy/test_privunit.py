@@ -18,6 +18,8 @@ import pytest
 from dpfl_bench.privacy.privunit import PrivUnit, ScalarDP, equal_split
 from dpfl_bench.rng import generator
 
+pytestmark = pytest.mark.one_in(4)
+
 MILLION = 10**6
 
 

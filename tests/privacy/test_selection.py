@@ -20,6 +20,8 @@ from dpfl_bench.privacy.refusals import PrivacyError
 from dpfl_bench.privacy.released.composition import Companion, Composition
 from dpfl_bench.privacy.selection import Trial, trial
 
+pytestmark = pytest.mark.one_in(6)
+
 DELTA = 1e-5
 MEANS = (1.5, 3.0, 10.0, 30.0)
 CASES = [(d, m) for d in selection.DISTRIBUTIONS for m in MEANS]

@@ -37,6 +37,8 @@ from dpfl_bench.problems.module import ModuleProblem
 from dpfl_bench.problems.problem import Batch
 from dpfl_bench.problems.tasks import Task, classify, next_token, segment
 
+pytestmark = pytest.mark.one_in(6)
+
 BACKENDS = {"loop": Loop, "flat": Flat, "vmap": Vmap}  # those of any level; opacus: test_opacus.py
 CLIENTS, LOT = 4, 5
 DTYPES = {torch.float32: 1e-5, torch.float64: 1e-10}

@@ -28,6 +28,8 @@ from dpfl_bench.problems.models.vgg import vgg
 from dpfl_bench.problems.module import ModuleProblem, check_module
 from dpfl_bench.problems.problem import Batch
 
+pytestmark = pytest.mark.one_in(6)
+
 CLASSIFIERS = [case for case in CASES if case.name != "unet3d" and (not case.tokens or case.overrides)]
 each_case = pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
 each_classifier = pytest.mark.parametrize("case", CLASSIFIERS, ids=lambda case: case.id)

@@ -25,6 +25,8 @@ from dpfl_bench.machine import device
 from dpfl_bench.problems import products
 from dpfl_bench.problems.products import bmm, packed
 
+pytestmark = pytest.mark.one_in(4)
+
 
 @pytest.fixture
 def multiplied(monkeypatch: pytest.MonkeyPatch) -> list[str]:

@@ -24,6 +24,8 @@ from dpfl_bench.problems.models.mlp import mlp
 from dpfl_bench.problems.module import ModuleProblem
 from dpfl_bench.problems.problem import Batch, Problem
 
+pytestmark = pytest.mark.one_in(3)
+
 CLIENTS, LOT, CLASSES, TOKENS = 4, 6, 3, 5
 DTYPES = {torch.float32: 1e-5, torch.float64: 1e-10}
 Make = Callable[[], nn.Module]

@@ -42,9 +42,9 @@ JOBLIB = ("hydra/launcher=joblib", "hydra.launcher.n_jobs=2")
 
 
 @pytest.fixture(scope="module")
-def second(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Forks]:
+def second(tmp_path_factory: pytest.TempPathFactory, calibrations: Path) -> Iterator[Forks]:
     """For a command at the same time."""
-    with forks(tmp_path_factory.mktemp("second"), tmp_path_factory.mktemp("calibrations")) as running:
+    with forks(tmp_path_factory.mktemp("second"), calibrations) as running:
         yield running
 
 

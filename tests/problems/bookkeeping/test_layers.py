@@ -18,6 +18,8 @@ from dpfl_bench.problems.bookkeeping import (
     supported,
 )
 
+pytestmark = pytest.mark.one_in(8)
+
 each_dtype = pytest.mark.parametrize("dtype", DTYPES)
 
 

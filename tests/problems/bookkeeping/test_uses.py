@@ -25,6 +25,8 @@ from dpfl_bench.problems.bookkeeping import (
 )
 from dpfl_bench.problems.models.mlp import mlp
 
+pytestmark = pytest.mark.one_in(8)
+
 # what the comparisons in test_layers.py would see
 
 

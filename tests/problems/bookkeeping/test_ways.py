@@ -23,6 +23,8 @@ from dpfl_bench.problems.bookkeeping import (
     sums,
 )
 
+pytestmark = pytest.mark.one_in(8)
+
 each_dtype = pytest.mark.parametrize("dtype", DTYPES)
 
 

@@ -22,6 +22,8 @@ from dpfl_bench.results import escape, plots
 from dpfl_bench.results.collect import tables
 from dpfl_bench.results.collect.gather import collect
 
+pytestmark = pytest.mark.one_in(4)
+
 NASTY = [
     "<script>alert(1)</script>",
     '<img src=x onerror="alert(1)">',
