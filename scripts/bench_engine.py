@@ -2,9 +2,13 @@
 builds. Prints one JSON line.
 
     .venv/bin/python scripts/bench_engine.py --workload W1 --threads 1 --rounds 3 --repeat 3
-    .venv/bin/python scripts/bench_engine.py --workload W2 --check      # the same iterates as one loop per client and record
-    .venv/bin/python scripts/bench_engine.py --workload W1 --overheads  # what evaluation, logging and checkpoints cost in a whole run
-    .venv/bin/python scripts/bench_engine.py --workload W3 --privacy --repeat 15  # rounds with privacy against the same without
+    .venv/bin/python scripts/bench_engine.py --workload W2 --check
+    .venv/bin/python scripts/bench_engine.py --workload W1 --overheads
+    .venv/bin/python scripts/bench_engine.py --workload W3 --privacy --repeat 15
+
+--check compares the iterates with those of one loop per client and record. --overheads says what
+evaluation, logging and checkpoints cost in a whole run. --privacy compares rounds with privacy with
+the same rounds without.
 
 W1: logistic regression at client level, W2: a CNN (26,010 parameters) at client level, W3: that CNN
 at record level, W3L: logistic regression at record level. The data are random numbers that depend

@@ -41,7 +41,9 @@ def multiplies(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) 
 
 @pytest.fixture(scope="session")
 def calibrations(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One cache for the whole session: what one worker of pytest-xdist calibrates, the others read."""
+    """One cache for the whole session: what one worker of pytest-xdist calibrates, the others
+    read.
+    """
     session = tmp_path_factory.getbasetemp()
     folder = (session.parent if "PYTEST_XDIST_WORKER" in os.environ else session) / "calibrations"
     folder.mkdir(exist_ok=True)
@@ -64,7 +66,9 @@ def _elsewhere(tmp_path: Path, calibrations: Path, monkeypatch: pytest.MonkeyPat
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Under `one_in(n)`, each n-th case of a test belongs to the fast part and the others are slow."""
+    """Under `one_in(n)`, each n-th case of a test belongs to the fast part and the others are
+    slow.
+    """
     seen: Counter[str] = Counter()
     for item in items:
         mark = item.get_closest_marker("one_in")

@@ -134,7 +134,9 @@ def test_distance_suboptimality_and_psi_agree_with_an_independent_optimum() -> N
 
 
 def trajectory(played: Played) -> tuple[np.ndarray, np.ndarray]:
-    """psi and its bound after each round; no update was clipped, and the theorem's conditions hold."""
+    """psi and its bound after each round; no update was clipped, and the theorem's conditions
+    hold.
+    """
     job, schedule = played.job, played.schedule
     assert measure.theorem_gap(job) is None
     psi0 = measure.psi(job, played.start, schedule, 0)

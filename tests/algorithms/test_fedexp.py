@@ -100,7 +100,8 @@ def test_without_single_messages_the_sum_has_the_noise_that_is_accounted_for(
 
 
 def test_privunit_never_overestimates_on_average() -> None:
-    door, _ = door_of("privacy=local", "privacy.mechanism=privunit", "privacy.calibration=fixed", "privacy.eps0=3", "privacy.eps1=4",
+    door, _ = door_of("privacy=local", "privacy.mechanism=privunit", "privacy.calibration=fixed",
+                      "privacy.eps0=3", "privacy.eps1=4",
                       "privacy.eps2=3", "dataset.shape=[30]")  # fmt: skip
     private, naive = estimates(door)
     assert private.mean() < TRUE + 5 * private.std(ddof=1) / math.sqrt(ROUNDS)

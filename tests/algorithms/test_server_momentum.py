@@ -18,7 +18,8 @@ ROUNDS, BETA, DECAY = 5, 0.8, 0.6
 def settings(form: str, decay: float = DECAY) -> Settings:
     given = [o for o in TINY if not o.startswith("rounds=")]
     return settings_of(
-        "algo=dp_fedavg", *given, f"rounds={ROUNDS}", "dtype=float64", f"lr_decay={decay}", f"server_momentum={BETA}", "server_lr=0.7",
+        "algo=dp_fedavg", *given, f"rounds={ROUNDS}", "dtype=float64", f"lr_decay={decay}",
+        f"server_momentum={BETA}", "server_lr=0.7",
         f"server_momentum_of={form}",
     )  # fmt: skip
 

@@ -21,8 +21,10 @@ from dpfl_bench.privacy.released.composition import Composition
 
 pytestmark = pytest.mark.one_in(4)
 
-HALVES = ("algo=dp_fedavg", "dataset=digits", "clients=10", "privacy=record", "privacy.neighbours=add_remove_one", "sample_rate=0.1",
-          "rounds=10", "local_steps=5", "privacy.calibration=fixed", "privacy.noise_multiplier=1.751")  # fmt: skip
+HALVES = ("algo=dp_fedavg", "dataset=digits", "clients=10", "privacy=record",
+          "privacy.neighbours=add_remove_one", "sample_rate=0.1",
+          "rounds=10", "local_steps=5", "privacy.calibration=fixed",
+          "privacy.noise_multiplier=1.751")  # fmt: skip
 OWN = """
 import numpy as np
 
@@ -68,7 +70,8 @@ def test_half_of_all_records_each_by_whatever_name(way: str, own: Any) -> None:
     """Ten clients draw half of the digits each, and some record sits in all ten: eps 6.677. Told
     apart by its name it was 1.999.
     """
-    inside = "from dpfl_bench.federation.partition import overlap_of; parts = overlap_of(len(labels), clients, rng, 50)"
+    inside = "from dpfl_bench.federation.partition import overlap_of; "
+    inside += "parts = overlap_of(len(labels), clients, rng, 50)"
     chosen = {
         "ours": ["partition=overlap", "partition.percent=50"],
         "renamed on the command line": ["partition=overlap", "partition.percent=50", "partition.name=mine"],

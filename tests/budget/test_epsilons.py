@@ -25,7 +25,8 @@ def planned(*overrides: str) -> Any:
 
 # `dpscaffold`, through the command
 
-SCAFFOLD = ("algo=dp_scaffold", "privacy=record", "dataset=synthetic_logistic", "dataset.clients=100", "clients=100", "delta=2.5e-6",
+SCAFFOLD = ("algo=dp_scaffold", "privacy=record", "dataset=synthetic_logistic", "dataset.clients=100",
+            "clients=100", "delta=2.5e-6",
             "privacy.calibration=fixed", "privacy.observer=third_party")  # fmt: skip
 POISSON = ("privacy.neighbours=add_remove_one", "sample_rate=0.2")
 FIXED = ("batch_size=800", "records=4000")
@@ -53,7 +54,8 @@ def test_the_participation_accountant_is_the_default_at_record_level(
 
 @pytest.mark.parametrize(("sigma", "K", "T"), [(10, 10, 428), (20, 5, 502), (160, 40, 87)])
 def test_the_papers_own_accountant_gives_its_table_and_says_what_is_valid(sigma: int, K: int, T: int) -> None:
-    made = planned(*SCAFFOLD, *FIXED, f"privacy.noise_multiplier={sigma}", "sampled_clients=5", f"local_steps={K}", f"rounds={T}", "eps=3",
+    made = planned(*SCAFFOLD, *FIXED, f"privacy.noise_multiplier={sigma}", "sampled_clients=5",
+                   f"local_steps={K}", f"rounds={T}", "eps=3",
                    "privacy.accountant=paper")  # fmt: skip
     assert made["max_rounds"] == T
     assert made["accountant"] == "paper"
@@ -127,7 +129,8 @@ def test_a_record_is_counted_over_all_clients_that_hold_it(clients: int) -> None
 
 
 def test_a_run_on_overlapping_clients_spends_what_the_plan_foresaw() -> None:
-    overrides = ("algo=dp_fedavg", "privacy=record", "privacy.neighbours=add_remove_one", "sample_rate=0.2", "partition=overlap",
+    overrides = ("algo=dp_fedavg", "privacy=record", "privacy.neighbours=add_remove_one", "sample_rate=0.2",
+                 "partition=overlap",
                  "partition.percent=20", "clients=8",
                  "sampled_clients=5", "rounds=6", "local_steps=2", "eps=2", "eval_every=2")  # fmt: skip
     foreseen = planned(*overrides)
@@ -179,7 +182,8 @@ def test_the_smallest_client_sets_the_sampling_rate() -> None:
 )
 def test_the_plan_never_promises_less_eps_than_the_run_has(overrides: tuple[str, ...]) -> None:
     """It has to guess the smallest client before any data are dealt."""
-    shared = ("algo=dp_fedavg", "privacy=record", "rounds=3", "local_steps=2", "privacy.calibration=fixed", "privacy.noise_multiplier=1",
+    shared = ("algo=dp_fedavg", "privacy=record", "rounds=3", "local_steps=2", "privacy.calibration=fixed",
+              "privacy.noise_multiplier=1",
               *overrides)  # fmt: skip
     made = planned(*shared)
     assert made["eps"] >= read(call("run", *shared, *QUICK).folder, "privacy.json")["eps"] > 0
@@ -199,7 +203,8 @@ def test_natural_clients_have_to_be_told() -> None:
 @pytest.mark.parametrize("algo", ["dp_fedavg", "dp_scaffnew"])
 @pytest.mark.parametrize("repeats", [1, 2])
 def test_a_run_ends_before_the_release_that_would_exceed_the_budget(algo: str, repeats: int) -> None:
-    shared = (f"algo={algo}", "privacy.calibration=fixed", "privacy.noise_multiplier=3", "rounds=40", "local_steps=1", "eval_every=1",
+    shared = (f"algo={algo}", "privacy.calibration=fixed", "privacy.noise_multiplier=3", "rounds=40",
+              "local_steps=1", "eval_every=1",
               f"repeats={repeats}", *QUICK)  # fmt: skip
     free, stopped = call("run", *shared).folder, call("run", *shared, "stop_at_eps=2").folder
     everything, rows = metrics(free), metrics(stopped)
@@ -222,7 +227,8 @@ def test_a_budget_that_is_not_reached_stops_nothing() -> None:
 
 
 def test_it_stops_sampled_runs_too() -> None:
-    made = planned("algo=dp_fedavg", "privacy=central", "sampled_clients=9", "repeats=3", "privacy.calibration=fixed", "rounds=60",
+    made = planned("algo=dp_fedavg", "privacy=central", "sampled_clients=9", "repeats=3",
+                   "privacy.calibration=fixed", "rounds=60",
                    "privacy.noise_multiplier=1", "local_steps=1", "stop_at_eps=2")  # fmt: skip
     assert made["eps"] <= 2
     assert 1 < made["rounds"] < 60
@@ -232,8 +238,10 @@ def test_where_a_run_stops_does_not_tell_how_the_cohorts_fell() -> None:
     """A reviewer's case: chosen by the drawn cohorts, the number of rounds was 10, 11 or 12, and
     delta 1.13 times what was said.
     """
-    shared = ("algo=dp_fedavg", "privacy=record", "privacy.observer=third_party", "clients=2", "sampled_clients=1", "rounds=40",
-              "local_steps=1", "privacy.calibration=fixed", "privacy.noise_multiplier=5.0011", "stop_at_eps=2")  # fmt: skip
+    shared = ("algo=dp_fedavg", "privacy=record", "privacy.observer=third_party", "clients=2",
+              "sampled_clients=1", "rounds=40",
+              "local_steps=1", "privacy.calibration=fixed", "privacy.noise_multiplier=5.0011",
+              "stop_at_eps=2")  # fmt: skip
     budgets = [
         Budget.of(s, drawn_schedules(s), Holders(200))
         for s in (settings_of(*shared, f"seed={seed}") for seed in range(12))
@@ -244,7 +252,8 @@ def test_where_a_run_stops_does_not_tell_how_the_cohorts_fell() -> None:
 
 
 def test_a_stop_within_the_warm_start_is_refused() -> None:
-    said = call("plan", "algo=dp_scaffold_warm", "algo.warm_rounds=4", "privacy.calibration=fixed", "privacy.noise_multiplier=3",
+    said = call("plan", "algo=dp_scaffold_warm", "algo.warm_rounds=4", "privacy.calibration=fixed",
+                "privacy.noise_multiplier=3",
                 "rounds=20", "local_steps=1", "stop_at_eps=2")  # fmt: skip
     assert said.code == 2
     assert "warm start" in said.err

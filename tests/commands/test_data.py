@@ -134,7 +134,8 @@ def test_list_with_a_folder_of_ones_own(root: Path, tmp_path: Path) -> None:
     found = {entry["name"]: entry for entry in call("data", "list", "--json", "-cd", str(folder.parent)).json}
     assert set(found) == {*SHIPPED, "toadstools", "foreign"}
     assert found["toadstools"] | {"state": 0} == found["toadstools"] | {
-        "state": 0, "folder": str(root / "libsvm"), "get": "data fetch", "licence": "not known", "records": 6499,
+        "state": 0, "folder": str(root / "libsvm"), "get": "data fetch", "licence": "not known",
+        "records": 6499,
     }  # fmt: skip
     assert (found["foreign"]["state"], found["foreign"]["records"]) == ("unknown", None)
     (folder / "bad.yaml").write_text("a: [")
@@ -168,7 +169,9 @@ def test_nothing_heavy_is_loaded(arguments: list[str]) -> None:
 
 @pytest.mark.parametrize("name", ["femnist", "shakespeare", "reddit"])
 def test_a_set_with_fewer_bytes_than_its_samples_take_is_partly_there(root: Path, name: str) -> None:
-    """The smallest size of the whole set follows from what LEAF publishes: samples times numbers."""
+    """The smallest size of the whole set follows from what LEAF publishes: samples times
+    numbers.
+    """
     folder = root / name / "data"
     for part in ("train", "test"):
         (folder / part).mkdir(parents=True)
@@ -543,7 +546,11 @@ def test_errors_are_one_line(arguments: list[str], said: str) -> None:
 def test_json_alone_goes_to_stdout() -> None:
     """In a process of its own, where libraries print too."""
     done = subprocess.run(
-        [sys.executable, "-c", "from dpfl_bench.cli import main; main(['data', 'verify', 'digits', '--json'])"],
+        [
+            sys.executable,
+            "-c",
+            "from dpfl_bench.cli import main; main(['data', 'verify', 'digits', '--json'])",
+        ],
         capture_output=True, text=True, timeout=120, check=True,
     )  # fmt: skip
     assert json.loads(done.stdout)["whole"] is True

@@ -17,7 +17,8 @@ eps=1 local_steps=2 privacy=local privacy.neighbours=add_remove_one sampled_clie
 eps=2 local_steps=2 privacy=secagg sampled_clients=9 repeats=3
 eps=2 local_steps=5 privacy=central algo=dp_fedavg privacy.neighbours=add_remove_one
 eps=2 local_steps=2 privacy=central algo=dp_fedavg sampled_clients=9 repeats=2
-eps=1 local_steps=2 privacy=central algo=dp_fedavg client_sampling=poisson sampled_clients=18 privacy.neighbours=add_remove_one
+eps=1 local_steps=2 privacy=central algo=dp_fedavg client_sampling=poisson sampled_clients=18 \
+privacy.neighbours=add_remove_one
 eps=4 local_steps=2 privacy=secagg algo=dp_fedavg privacy.observer=third_party sampled_clients=30
 eps=2 local_steps=2 privacy=local algo=dp_normfedavg client_sampling=poisson sampled_clients=30
 eps=2 local_steps=4 algo.coins=true repeats=3

@@ -40,10 +40,13 @@ dataset.test_fraction=-.1              | dataset.test_fraction=-0.1: expected 0 
 dataset.split=client dataset.test_fraction=2 | dataset.test_fraction=2: expected 0 <= test_fraction < 1
 dataset.split=client dataset.test_fraction=0 | dataset.split=client: expected dataset.test_fraction > 0, .*
 dataset.split=each                     | dataset.split=each: expected global or client
-dataset=reddit dataset.standardise=data | dataset.standardise, dataset.unit_norm: dataset=reddit holds tokens, not numbers; .*
-dataset=shakespeare dataset.unit_norm=true | dataset.standardise, dataset.unit_norm: dataset=shakespeare holds tokens, .*
+dataset=reddit dataset.standardise=data
+    | dataset.standardise, dataset.unit_norm: dataset=reddit holds tokens, not numbers; .*
+dataset=shakespeare dataset.unit_norm=true
+    | dataset.standardise, dataset.unit_norm: dataset=shakespeare holds tokens, .*
 dataset=reddit dataset.task=nosuch     | dataset.task=nosuch: expected classify, next_token or segment
-dataset=reddit dataset.fraction=0      | dataset.fraction=0: expected 0 < fraction <= 1 \(1 keeps every record\)
+dataset=reddit dataset.fraction=0
+    | dataset.fraction=0: expected 0 < fraction <= 1 \(1 keeps every record\)
 dataset=femnist dataset.fraction=1.5   | dataset.fraction=1.5: expected 0 < fraction <= 1 .*
 dataset=shakespeare dataset.fraction=-1 | dataset.fraction=-1: expected 0 < fraction <= 1 .*
 dataset=reddit dataset.clients=0 clients=3 | dataset.clients=0: expected at least 1
@@ -52,54 +55,84 @@ dataset=messidor dataset.owners=-1     | dataset.owners=-1: expected at least 1
 dataset=quadratics dataset.rank=0      | dataset.rank=0: expected at least 1
 dataset=synthetic_logistic dataset.flip=2 | dataset.flip=2: expected a number >= 0 and <= 1
 partition.shards_per_client=0          | partition.shards_per_client=0: expected at least 1
-partition=dirichlet partition.alpha=-1 | partition.alpha=-1: expected a finite alpha > 0 \(use partition=iid for equal clients\)
+partition=dirichlet partition.alpha=-1
+    | partition.alpha=-1: expected a finite alpha > 0 \(use partition=iid for equal clients\)
 partition=dirichlet partition.alpha=inf | partition.alpha=inf: expected a finite alpha > 0 .*
 partition=similarity partition.percent=110 | partition.percent=110: expected 0 <= percent <= 100
 partition=overlap partition.percent=0  | partition.percent=0: expected 0 < percent <= 100
-partition=overlap partition.percent=.1 | partition.percent=0.1: expected 0 < percent <= 100 with at least one of the 456 records
-partition=overlap dataset.split=client | dataset.split=client, partition=overlap: one client's test records may train another; .*
-partition=natural                      | partition=natural: this data set has no natural clients: use partition=iid, shards or dirichlet
+partition=overlap partition.percent=.1
+    | partition.percent=0.1: expected 0 < percent <= 100 with at least one of the 456 records
+partition=overlap dataset.split=client
+    | dataset.split=client, partition=overlap: one client's test records may train another; .*
+partition=natural
+    | partition=natural: this data set has no natural clients: use partition=iid, shards or dirichlet
 dataset=mnist partition=natural        | partition=natural: this data set has no natural clients: .*
 dataset=libsvm partition=natural       | partition=natural: this data set has no natural clients: .*
 dataset=ixi dataset.owners=2           | clients=3: this data set has 2 natural clients: set clients=2 .*
-dataset=quadratics clients=3           | clients=3: this data set has 100 natural clients: set clients=100 \(or dataset.clients=3 .*
-dataset=quadratics partition=shards    | partition=shards sorts by class but the targets are no classes: use partition=iid or natural
+dataset=quadratics clients=3
+    | clients=3: this data set has 100 natural clients: set clients=100 \(or dataset.clients=3 .*
+dataset=quadratics partition=shards
+    | partition=shards sorts by class but the targets are no classes: use partition=iid or natural
 dataset=reddit partition=dirichlet     | partition=dirichlet sorts by class but the targets are no classes: .*
-clients=100000                         | clients=100000 with 2 shards, none empty each: there are 456 training records: use fewer clients
-clients=300                            | clients=300 with 2 shards, none empty each: there are 456 training records: .*
-clients=457 partition=iid              | clients=457 with at least one record each: there are 456 training records: .*
-dataset=mnist clients=60001 partition=similarity | clients=60001 with at least one record each: there are 60000 .*
-batch_size=5                           | batch_size=5: expected at most the smallest client's records, 4; lower it, or use fewer clients
+clients=100000
+    | clients=100000 with 2 shards, none empty each: there are 456 training records: use fewer clients
+clients=300
+    | clients=300 with 2 shards, none empty each: there are 456 training records: .*
+clients=457 partition=iid
+    | clients=457 with at least one record each: there are 456 training records: .*
+dataset=mnist clients=60001 partition=similarity
+    | clients=60001 with at least one record each: there are 60000 .*
+batch_size=5
+    | batch_size=5: expected at most the smallest client's records, 4; lower it, or use fewer clients
 batch_size=6 partition=iid             | batch_size=6: expected at most the smallest client's records, 5; .*
-model=cnn                              | model=cnn: expected .*\[channels, height, width\], .*dataset.shape=\[30\]; use model=mlp or logreg
-model=vgg11                            | model=vgg11: expected records with shape \[channels, height, width\], .*
-dataset=mnist dataset.transform=pca model=cnn | model=cnn: expected .* dataset.shape=\[60\]; use model=mlp or logreg
-dataset=mnist model=lstm               | model=lstm: expected records of tokens, dataset=mnist holds numbers; use model=mlp or logreg
-model=lstm                             | model=lstm: expected records of tokens, dataset=breast_cancer holds numbers; .*
-dataset=mnist model=unet3d             | model=unet3d: expected a data set for segment, dataset=mnist is for classify; use model=logreg
-dataset=reddit model=mlp               | model=mlp: expected a data set for classify, dataset=reddit is for next_token; use model=lstm
-dataset=shakespeare model=logreg       | model=logreg: expected records of numbers, dataset=shakespeare holds tokens; use model=lstm
+model=cnn
+    | model=cnn: expected .*\[channels, height, width\], .*dataset.shape=\[30\]; use model=mlp or logreg
+model=vgg11
+    | model=vgg11: expected records with shape \[channels, height, width\], .*
+dataset=mnist dataset.transform=pca model=cnn
+    | model=cnn: expected .* dataset.shape=\[60\]; use model=mlp or logreg
+dataset=mnist model=lstm
+    | model=lstm: expected records of tokens, dataset=mnist holds numbers; use model=mlp or logreg
+model=lstm
+    | model=lstm: expected records of tokens, dataset=breast_cancer holds numbers; .*
+dataset=mnist model=unet3d
+    | model=unet3d: expected a data set for segment, dataset=mnist is for classify; use model=logreg
+dataset=reddit model=mlp
+    | model=mlp: expected a data set for classify, dataset=reddit is for next_token; use model=lstm
+dataset=shakespeare model=logreg
+    | model=logreg: expected records of numbers, dataset=shakespeare holds tokens; use model=lstm
 dataset=shakespeare model=cnn          | model=cnn: expected records with .*; use model=lstm
-dataset=quadratics model=mlp           | model=mlp: expected a data set for classify, dataset=quadratics is for regress; use model=linreg
-model=linreg                           | model=linreg: expected a data set for regress, dataset=breast_cancer is for classify; .*
-model=mlp model.hidden=[0]             | model.hidden=\[0\]: expected whole numbers >= 1 \(\[\] for no hidden layer\)
+dataset=quadratics model=mlp
+    | model=mlp: expected a data set for classify, dataset=quadratics is for regress; use model=linreg
+model=linreg
+    | model=linreg: expected a data set for regress, dataset=breast_cancer is for classify; .*
+model=mlp model.hidden=[0]
+    | model.hidden=\[0\]: expected whole numbers >= 1 \(\[\] for no hidden layer\)
 dataset=mnist model=fedexp_cdp model.hidden=[3,.5] | model.hidden=\[3, 0.5\]: expected whole numbers >= 1 .*
-dataset=mnist model=vgg11_light        | dataset.shape=\[1, 28, 28\]: nothing is left of 28x28 after the convolutions and pools of .*
-dataset=mnist model=pfl_sn_linear      | model.input_groups=27: expected 0 or what divides the 1 channels of dataset.shape
-dataset=mnist model=pfl_cnn_mnist model.kernel=[3] | model.kernel=\[3\]: expected a whole number >= 1 or a list of 2, .*
-dataset=mnist model=vgg11 model.pooled=0 | model.pooled=0: expected at least 1 \(null: as large as the maps are\)
+dataset=mnist model=vgg11_light
+    | dataset.shape=\[1, 28, 28\]: nothing is left of 28x28 after the convolutions and pools of .*
+dataset=mnist model=pfl_sn_linear
+    | model.input_groups=27: expected 0 or what divides the 1 channels of dataset.shape
+dataset=mnist model=pfl_cnn_mnist model.kernel=[3]
+    | model.kernel=\[3\]: expected a whole number >= 1 or a list of 2, .*
+dataset=mnist model=vgg11 model.pooled=0
+    | model.pooled=0: expected at least 1 \(null: as large as the maps are\)
 dataset=mnist model=cnn model.norm=layer | model.norm=layer: expected one of none, group, batch
-dataset=mnist model=cnn model.norm=batch | model.norm=batch: no clipping bounds BatchNorm's batch statistics, and eps=2 is finite; .*
-dataset=mnist model=fedexp_cdp model.activation=elu | model.activation=elu: expected one of relu, tanh, tempered
+dataset=mnist model=cnn model.norm=batch
+    | model.norm=batch: no clipping bounds BatchNorm's batch statistics, and eps=2 is finite; .*
+dataset=mnist model=fedexp_cdp model.activation=elu
+    | model.activation=elu: expected one of relu, tanh, tempered
 dataset=reddit model.layers=0          | model.layers=0: expected at least 1
 dataset=ixi model.blocks=0             | model.blocks=0: expected at least 1
-device=foo                             | device=foo: expected auto or cpu, cuda, cuda:1, mps or another device of torch
+device=foo
+    | device=foo: expected auto or cpu, cuda, cuda:1, mps or another device of torch
 device=cuda:x                          | device=cuda:x: expected auto or cpu, .*
 """
 
 
 def lines(text: str) -> list[pytest.param]:
-    rows = [line.split("|", 1) for line in text.strip().splitlines()]
+    # a row goes on where a line is indented
+    rows = [line.split("|", 1) for line in re.sub(r"\n +", " ", text.strip()).splitlines()]
     return [
         pytest.param(overrides.split(), message.strip(), id=" ".join(overrides.split()))
         for overrides, message in rows
@@ -183,7 +216,9 @@ def late(made: Settings) -> str:
 def test_models_are_refused_early_where_they_would_be_late(
     dataset: str, models: list[dict[str, Any]]
 ) -> None:
-    """Every data set with every model: what passes can be trained, and what does not could not be."""
+    """Every data set with every model: what passes can be trained, and what does not could not
+    be.
+    """
     passed = set()
     for model in models:
         made = dataclasses.replace(settings_of(f"dataset={dataset}"), model=model)

@@ -1,4 +1,6 @@
-"""What looks at a YAML file of somebody's calls nothing that it names; and names become no paths."""
+"""What looks at a YAML file of somebody's calls nothing that it names; and names become no
+paths.
+"""
 
 from __future__ import annotations
 

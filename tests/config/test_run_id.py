@@ -1,4 +1,6 @@
-"""run_id: the same question has the same id however it is put; what can change a number changes it."""
+"""run_id: the same question has the same id however it is put; what can change a number changes
+it.
+"""
 
 from __future__ import annotations
 

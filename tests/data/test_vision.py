@@ -438,8 +438,10 @@ from dpfl_bench.data import vision
 vision.import_torchvision()
 if sys.argv[1] == "copied":
     data.arranged = lambda records, parts: (records, parts)
-settings = validate.settings(compose.composed(["dataset=cifar10", "dataset.verify=false", "partition=iid", "clients=5"], None))
-peak = lambda: int(open("/proc/self/status").read().split("VmHWM:")[1].split()[0]) / 1024  # getrusage would count the parent's
+settings = validate.settings(compose.composed(["dataset=cifar10", "dataset.verify=false", "partition=iid",
+                             "clients=5"], None))
+# getrusage would count the parent's
+peak = lambda: int(open("/proc/self/status").read().split("VmHWM:")[1].split()[0]) / 1024
 before, made = peak(), data.load_data(settings)
 sys.stdout.write(f"{len(made.federation.targets)} {len(made.federation.test_targets)} {peak() - before}")
 """

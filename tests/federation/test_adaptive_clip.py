@@ -27,7 +27,8 @@ EVERYONE = np.arange(CLIENTS)
 
 
 def door_of(*overrides: str) -> SendDoor:
-    settings = settings_of("algo=dp_fedavg", f"clients={CLIENTS}", "privacy.quantile=0.5", "privacy.calibration=fixed",
+    settings = settings_of("algo=dp_fedavg", f"clients={CLIENTS}", "privacy.quantile=0.5",
+                           "privacy.calibration=fixed",
                            "privacy.noise_multiplier=0.6", *overrides)  # fmt: skip
     return build_send_door(settings, Budget.of(settings, drawn_schedules(settings)), 0)
 

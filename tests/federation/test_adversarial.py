@@ -478,7 +478,8 @@ def settings_for(algo: str, model: str, place: str, *more: str) -> Settings:
     shape = ("dataset.shape=[5]", "dataset.classes=3", "partition=iid", "dataset.holds.natural=none")
     warm = ("algo.warm_rounds=1",) if algo == "dp_scaffold_warm" else ()
     return settings_of(
-        f"algo={algo}", f"model={model}", *unit, *naive, *memory, *shape, *warm, "clients=4", "lr=0.5", "rounds=3", "local_steps=2",
+        f"algo={algo}", f"model={model}", *unit, *naive, *memory, *shape, *warm, "clients=4", "lr=0.5",
+        "rounds=3", "local_steps=2",
         "device=cpu", "plot=false", "privacy.calibration=fixed", "privacy.noise_multiplier=0.5", *more,
     )  # fmt: skip
 

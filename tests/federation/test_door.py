@@ -37,7 +37,8 @@ UPDATES = (
 
 
 def settings_for(trust: str, *overrides: str) -> Settings:
-    return settings_of(f"privacy={trust}", "privacy.clip=0.7", "clients=6", "privacy.calibration=fixed", "privacy.noise_multiplier=1.5",
+    return settings_of(f"privacy={trust}", "privacy.clip=0.7", "clients=6", "privacy.calibration=fixed",
+                       "privacy.noise_multiplier=1.5",
                        "algo=dp_fedavg", *overrides)  # fmt: skip
 
 

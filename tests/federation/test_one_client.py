@@ -24,8 +24,10 @@ WAYS = {
 
 def played(way: str, factor: float, seed: int) -> Played:
     settings = settings_of(
-        "algo=dp_fedavg", *WAYS[way], f"clients={CLIENTS}", f"seed={seed}", "model=linreg", f"dataset.shape=[{FEATURES}]",
-        "dataset.classes=0", "dataset.standardise=none", "partition=iid", "lr=0.1", "rounds=3", "local_steps=20", "eps=2", "device=cpu",
+        "algo=dp_fedavg", *WAYS[way], f"clients={CLIENTS}", f"seed={seed}", "model=linreg",
+        f"dataset.shape=[{FEATURES}]",
+        "dataset.classes=0", "dataset.standardise=none", "partition=iid", "lr=0.1", "rounds=3",
+        "local_steps=20", "eps=2", "device=cpu",
     )  # fmt: skip
     draw = np.random.default_rng(seed)
     x = draw.normal(size=(CLIENTS * RECORDS, FEATURES)).astype(np.float32)

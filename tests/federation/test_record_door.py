@@ -46,7 +46,8 @@ def prepared(
     settings = settings_of(
         "algo=dp_fedavg", "privacy=record", f"privacy.clip={CLIP}",
         "dataset=quadratics", f"dataset.clients={len(x)}", f"clients={len(x)}", "lr=1", f"rounds={rounds}",
-        f"local_steps={steps}", "dtype=float64", "device=cpu", "privacy.calibration=fixed", "privacy.noise_multiplier=1.5", *overrides,
+        f"local_steps={steps}", "dtype=float64", "device=cpu", "privacy.calibration=fixed",
+        "privacy.noise_multiplier=1.5", *overrides,
     )  # fmt: skip
     flat = x.reshape(-1, x.shape[2]).astype(np.float32)
     records = Records(flat, y.reshape(-1).astype(np.float32), flat[:0], y[0, :0], None, 0, "test", None)

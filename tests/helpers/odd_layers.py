@@ -236,7 +236,8 @@ WAYS: dict[str, dict[str, int]] = {
 
 
 MIXED = (
-    "few positions", "many positions", "conv2d", "conv3d", "long rows", "long dilated rows", "few patches", "circular",
+    "few positions", "many positions", "conv2d", "conv3d", "long rows", "long dilated rows", "few patches",
+    "circular",
     "transposed 2d", "lstm of many steps",
 )  # fmt: skip
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from helpers.command import Said
 
 
 def table(text: str) -> list[pytest.param]:
-    rows = [[cell.strip() for cell in line.split("|")] for line in text.strip().splitlines()]
+    """The rows of a text, three cells each; a row goes on where a line is indented."""
+    whole = re.sub(r"\n +", " ", text.strip())
+    rows = [[cell.strip() for cell in line.split("|")] for line in whole.splitlines()]
     return [pytest.param(overrides.split(), key, word, id=overrides) for overrides, key, word in rows]
 
 

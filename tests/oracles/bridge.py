@@ -238,7 +238,9 @@ def _noise(settings: Settings, noise: np.ndarray, cohorts: list[np.ndarray]) -> 
 
 
 def _randomiser(settings: Settings, dimension: int) -> Any:
-    """The product's own PrivUnit, which tests/privacy/test_privunit.py examines, on the same draws."""
+    """The product's own PrivUnit, which tests/privacy/test_privunit.py examines, on the same
+    draws.
+    """
     privacy = settings.privacy
     made = PrivUnit(privacy.eps0, privacy.eps1, privacy.eps2, privacy.clip, dimension)
 

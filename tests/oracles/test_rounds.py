@@ -1,5 +1,5 @@
-"""The reference's rounds at client level: fixed points, rounds worked out by hand, and relations between
-the algorithms.
+"""The reference's rounds at client level: fixed points, rounds worked out by hand, and relations
+between the algorithms.
 """
 
 import numpy as np

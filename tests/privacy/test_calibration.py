@@ -177,7 +177,9 @@ def test_companions_cost_noise_and_are_undone() -> None:
 
 @pytest.mark.parametrize("rounds", [1, 50, 5000])
 def test_pure_budgets(rounds: int) -> None:
-    """At least the budget split evenly, nearly the Gaussian's where many small releases share it."""
+    """At least the budget split evenly, nearly the Gaussian's where many small releases share
+    it.
+    """
     each = 1 / calibrate(pure(rounds), "server", 2.0, 1e-5)
     assert each >= 2.0 / rounds * (1 - 1e-9)
     assert 0.999 * 2 < epsilon(Composition("pure", rounds), 1 / each, 1e-5) <= 2

@@ -30,7 +30,8 @@ RECORD = (
     "batch_size=14",
     THIRD,
 )
-CLIENT = ("algo=dp_fedavg", "clients=3", "sampled_clients=1", "rounds=4", "local_steps=1", THIRD, "privacy.calibration=fixed",
+CLIENT = ("algo=dp_fedavg", "clients=3", "sampled_clients=1", "rounds=4", "local_steps=1", THIRD,
+          "privacy.calibration=fixed",
           "privacy.noise_multiplier=0.3")  # fmt: skip
 
 
@@ -82,7 +83,8 @@ def test_tuning_takes_fresh_draws_also_towards_the_server(tmp_path: Path) -> Non
     """A trial draws cohorts of its own: those of the runs at hand may have been lucky ones."""
     overrides = [o for o in CLIENT if o not in (THIRD, "rounds=4")] + ["rounds=9"]
     lucky, unlucky = sorted(
-        (call("run", *overrides, f"seed={seed}", "privacy.noise_multiplier=5", *QUICK).folder for seed in range(6)),
+        (call("run", *overrides, f"seed={seed}", "privacy.noise_multiplier=5",
+         *QUICK).folder for seed in range(6)),
         key=lambda folder: read(folder, "result.json")["eps"],
     )[:: 5]  # fmt: skip
     assert read(lucky, "result.json")["eps"] < read(unlucky, "result.json")["eps"]

@@ -142,7 +142,9 @@ def test_clipped_gradients(name: str, backend: str, dtype: torch.dtype) -> None:
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("name", NETWORKS)
 def test_asked_twice_the_same_bits(name: str, backend: str) -> None:
-    """Nothing is left in the buffers that stay, not of another model, another lot or a clipped sum."""
+    """Nothing is left in the buffers that stay, not of another model, another lot or a clipped
+    sum.
+    """
     case, batch = NETWORKS[name], NETWORKS[name].batch(torch.float32)
     y, problem = case.rows(torch.float32), case.problem(backend)
     first, clipped = problem.gradient(y, batch), problem.clipped_gradient(y, batch, halving)[0]

@@ -344,7 +344,8 @@ REFUSED = {
         ("dataset=shakespeare", "clients=3", "records=10", "algo=dp_fedavg", *RECORD),
         "model=lstm: Opacus has no gradients for LSTM; use auto, flat or loop",
     ),
-    "linear": (("dataset=digits", "model=logreg", "algo=dp_fedavg", *RECORD), "model=logreg has closed forms"),
+    "linear": (("dataset=digits", "model=logreg", "algo=dp_fedavg", *RECORD),
+                "model=logreg has closed forms"),
 }  # fmt: skip
 
 

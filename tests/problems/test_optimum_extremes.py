@@ -1,4 +1,6 @@
-"""The reference optimum of data that float64 cannot hold: there is none, and nothing else changes."""
+"""The reference optimum of data that float64 cannot hold: there is none, and nothing else
+changes.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +54,8 @@ def test_a_run_goes_on_without_it(size: float) -> None:
     flat, labels = np.clip(x.numpy(), -3.4e38, 3.4e38).astype(np.float32), y.numpy()
     records = Records(flat, labels, flat[6:], labels[6:], None, 2, "test", None)
     settings = settings_of(
-        "algo=dp_scaffnew", "model=logreg", "model.l2=0.1", "dataset.shape=[4]", "dataset.classes=2", "partition=iid", "clients=2",
+        "algo=dp_scaffnew", "model=logreg", "model.l2=0.1", "dataset.shape=[4]", "dataset.classes=2",
+        "partition=iid", "clients=2",
         "rounds=2", "local_steps=2", "device=cpu", "privacy.calibration=fixed", "privacy.noise_multiplier=1",
     )  # fmt: skip
     played = player_on(settings, records, [np.arange(6), np.arange(6, 12)])

@@ -126,7 +126,9 @@ Start = Callable[..., Sweep]
 
 @pytest.fixture(params=["forked", "installed"])
 def start(request: pytest.FixtureRequest, server: Forks) -> Start:
-    """start(outputs): the sweep, in a process that has imported everything, or as users start it."""
+    """start(outputs): the sweep, in a process that has imported everything, or as users start
+    it.
+    """
     run: Start = server.start if request.param == "forked" else Installed
     return lambda outputs: run(*SWEEP, *JOBLIB, f"outputs={outputs}")
 

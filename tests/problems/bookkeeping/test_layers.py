@@ -1,5 +1,5 @@
-"""Records' gradients from one forward and one backward pass, against each record alone in an ordinary
-float64 module.
+"""Records' gradients from one forward and one backward pass, against each record alone in an
+ordinary float64 module.
 """
 
 from __future__ import annotations

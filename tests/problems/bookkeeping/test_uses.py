@@ -1,4 +1,6 @@
-"""What a module may do with its layers: what is right, what is refused, and that errors are seen."""
+"""What a module may do with its layers: what is right, what is refused, and that errors are
+seen.
+"""
 
 from __future__ import annotations
 
