@@ -28,16 +28,16 @@ GROUPS = ("dataset", "partition", "model")
 TASKS = ("classify", "next_token", "segment")  # that a data set's file may name
 
 
-def check(made: Settings, used: Collection[str]) -> None:
+def check(settings: Settings, used: Collection[str]) -> None:
     """Raise ConfigError for the first key of these groups that is out of its range, or does not fit
     the data set.
     """
     for group in used:
-        node: Mapping[str, Any] = getattr(made, group)
+        node: Mapping[str, Any] = getattr(settings, group)
         for key, allowed in _declared(node).items():
             ranges.check(f"{group}.{key}", node.get(key), allowed)
         try:
-            _CHECKS[group](made)
+            _CHECKS[group](settings)
         except ConfigError:
             raise
         except ValueError as error:
@@ -51,8 +51,8 @@ def _declared(node: Mapping[str, Any]) -> Mapping[str, ranges.Range]:
     return declared.ranges(target(node)) if ours(node) else {}
 
 
-def _check_dataset(made: Settings) -> None:
-    dataset = made.dataset
+def _check_dataset(settings: Settings) -> None:
+    dataset = settings.dataset
     split, fraction = dataset.get("split", "global"), dataset["test_fraction"]
     ranges.check("dataset.test_fraction", fraction, ranges.TEST_FRACTION)
     if split not in ("global", "client"):
@@ -64,7 +64,7 @@ def _check_dataset(made: Settings) -> None:
         )
     if dataset.get("task", "classify") not in TASKS:
         raise ConfigError(f"dataset.task={dataset['task']}: expected classify, next_token or segment")
-    if _facts(made).get("tokens"):
+    if _facts(settings).get("tokens"):
         check_tokens(
             f"dataset={dataset['name']}",
             dataset["standardise"] != "none" or dataset["unit_norm"],
@@ -84,53 +84,59 @@ def _check_published(dataset: Mapping[str, Any]) -> None:
     published.constants(centres, scales, limit, unknown, f"dataset={dataset['name']}")
 
 
-def _check_partition(made: Settings) -> None:
+def _check_partition(settings: Settings) -> None:
     """Of our own partitions, what they ask of the records before they deal them."""
-    dataset, partition = made.dataset, made.partition
+    dataset, partition = settings.dataset, settings.partition
     by_client = dataset.get("split") == "client"
     if partition.get("deals", "disjoint") not in ("disjoint", "overlapping"):
         raise ConfigError(
             f"partition.deals={partition['deals']}: expected disjoint or overlapping, or leave it out if it"
             " is not known"
         )
-    if by_client and made.overlapping:
+    if by_client and settings.overlapping:
         raise ConfigError(
             f"dataset.split=client, partition={partition['name']}: one client's test records may train"
             " another; use partition=iid"
         )
-    says = made.dealing
+    says = settings.dealing
     if says is None:
         return
     if says.by_class:
         name = str(partition["_target_"]).rpartition(".")[2]
         shares.classes(task(dataset) in ("classify", None), name)
     if says.natural:
-        _check_natural(made)
+        _check_natural(settings)
     # of records that clients split, the training records are not all
     known = None if by_client else dataset["records"]
     if known is None:
         return
-    says.check(known, made.clients, partition)
+    says.check(known, settings.clients, partition)
     if says.drawn is not None:
-        _check_lots_of_chance(made, says.drawn, known)
+        _check_lots_of_chance(settings, says.drawn, known)
 
 
-def _check_natural(made: Settings) -> None:
+def _check_natural(settings: Settings) -> None:
     """`holds.natural` is none, files, or the key of the data set that counts its clients."""
-    key = _facts(made).get("natural")
-    owners = 0 if key == "none" else made.dataset.get(str(key))
+    key = _facts(settings).get("natural")
+    owners = 0 if key == "none" else settings.dataset.get(str(key))
     if owners is not None:
-        shares.natural(owners, made.clients)
+        shares.natural(owners, settings.clients)
 
 
-def _check_lots_of_chance(made: Settings, drawn: Callable[[int, int, Node], int], known: int) -> None:
+def _check_lots_of_chance(settings: Settings, drawn: Callable[[int, int, Node], int], known: int) -> None:
     """Chance decides how small the smallest client is. Between the least and the mean, the
     partition's seed is asked.
     """
-    size, least, mean = made.batch_size, made.smallest_client, made.records_per_client
-    if size is None or made.records is not None or least is None or mean is None or not least < size <= mean:
+    size, least, mean = settings.batch_size, settings.smallest_client, settings.records_per_client
+    if (
+        size is None
+        or settings.records is not None
+        or least is None
+        or mean is None
+        or not least < size <= mean
+    ):
         return
-    smallest = drawn(known, made.clients, made.partition)
+    smallest = drawn(known, settings.clients, settings.partition)
     if size > smallest:
         raise ConfigError(lot_too_large(size, smallest))
 
@@ -142,29 +148,33 @@ def lot_too_large(size: int, smallest: int) -> str:
     )
 
 
-def _check_model(made: Settings) -> None:
-    dataset, needs = made.dataset, made.model.get("needs") or {}
+def _check_model(settings: Settings) -> None:
+    dataset, needs = settings.dataset, settings.model.get("needs") or {}
     if "tasks" in needs:
-        check_task(made, needs["tasks"])
-    _check_tokens(made, needs.get("tokens"))
+        check_task(settings, needs["tasks"])
+    _check_tokens(settings, needs.get("tokens"))
     if dataset["shape"] is not None and needs.get("axes") not in (None, len(dataset["shape"])):
-        use = "lstm" if _facts(made).get("tokens") else {3: "cnn"}.get(len(dataset["shape"]), "mlp or logreg")
+        use = (
+            "lstm"
+            if _facts(settings).get("tokens")
+            else {3: "cnn"}.get(len(dataset["shape"]), "mlp or logreg")
+        )
         raise ConfigError(
-            f"model={made.model['name']}: expected records with {_axes(needs['axes'])},"
+            f"model={settings.model['name']}: expected records with {_axes(needs['axes'])},"
             f" dataset={dataset['name']} has dataset.shape={dataset['shape']}; use model={use}"
         )
-    check = declared.check_of(target(made.model)) if ours(made.model) else None
+    check = declared.check_of(target(settings.model)) if ours(settings.model) else None
     if check is not None:
-        check(made.model, dataset["shape"], made.eps)
+        check(settings.model, dataset["shape"], settings.eps)
 
 
-def check_task(made: Settings, tasks: Collection[str]) -> None:
+def check_task(settings: Settings, tasks: Collection[str]) -> None:
     """Whether the model is for what the data set asks for."""
-    asked = task(made.dataset)
+    asked = task(settings.dataset)
     if asked is not None and asked not in tasks:
         raise ConfigError(
-            f"model={made.model['name']}: expected a data set for {' or '.join(tasks)},"
-            f" dataset={made.dataset['name']} is for {asked}; use model={_default_for(asked)}"
+            f"model={settings.model['name']}: expected a data set for {' or '.join(tasks)},"
+            f" dataset={settings.dataset['name']} is for {asked}; use model={_default_for(asked)}"
         )
 
 
@@ -179,13 +189,13 @@ def _default_for(task: str) -> str:
     return f"one for {task}"
 
 
-def _check_tokens(made: Settings, wanted: bool | None) -> None:
-    tokens = _facts(made).get("tokens")
+def _check_tokens(settings: Settings, wanted: bool | None) -> None:
+    tokens = _facts(settings).get("tokens")
     if wanted is None or tokens is None or wanted == tokens:
         return
     names = (
-        f"model={made.model['name']}: expected records of {'tokens' if wanted else 'numbers'},"
-        f" dataset={made.dataset['name']} holds"
+        f"model={settings.model['name']}: expected records of {'tokens' if wanted else 'numbers'},"
+        f" dataset={settings.dataset['name']} holds"
     )
     raise ConfigError(f"{names} {'tokens; use model=lstm' if tokens else 'numbers; use model=mlp or logreg'}")
 
@@ -205,9 +215,9 @@ def _axes(count: int) -> str:
     return f"shape [{names[count]}]" if count in names else f"{count} axes"
 
 
-def _facts(made: Settings) -> Mapping[str, Any]:
+def _facts(settings: Settings) -> Mapping[str, Any]:
     """What the data set's file says of its records, under `holds`."""
-    return made.dataset.get("holds") or {}
+    return settings.dataset.get("holds") or {}
 
 
 _CHECKS: dict[str, Callable[[Settings], None]] = {

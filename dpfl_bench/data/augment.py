@@ -21,10 +21,10 @@ def augmented(images: np.ndarray, seed: int) -> np.ndarray:
     """(n, 3, h, w) uint8: each flip with probability 1/2, then a turn of -10 to 10 degrees; the
     corners become black.
     """
-    made = np.empty_like(images, order="C")
+    drawn = np.empty_like(images, order="C")
     for index, image in enumerate(images):
-        made[index] = _augmented(image, generator(seed, "augment", _own_number(image)))
-    return made
+        drawn[index] = _augmented(image, generator(seed, "augment", _own_number(image)))
+    return drawn
 
 
 def _own_number(image: np.ndarray) -> int:
@@ -37,10 +37,9 @@ def _own_number(image: np.ndarray) -> int:
 def _augmented(image: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     import PIL.Image  # there where images were read from files
 
-    made = PIL.Image.fromarray(np.ascontiguousarray(image.transpose(1, 2, 0)))
+    picture = PIL.Image.fromarray(np.ascontiguousarray(image.transpose(1, 2, 0)))
     for flip in (PIL.Image.Transpose.FLIP_LEFT_RIGHT, PIL.Image.Transpose.FLIP_TOP_BOTTOM):
         if rng.random() < 0.5:
-            made = made.transpose(flip)
-    return np.asarray(made.rotate(rng.uniform(-DEGREES, DEGREES), PIL.Image.Resampling.BILINEAR)).transpose(
-        2, 0, 1
-    )
+            picture = picture.transpose(flip)
+    turned = picture.rotate(rng.uniform(-DEGREES, DEGREES), PIL.Image.Resampling.BILINEAR)
+    return np.asarray(turned).transpose(2, 0, 1)

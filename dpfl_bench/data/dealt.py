@@ -118,6 +118,6 @@ def _histograms(labels: list[list[int]], classes: int) -> list[str]:
 
 def _most(counts: list[int]) -> str:
     """How many classes a client has, and those of which it has most."""
-    held = sorted((label for label, count in enumerate(counts) if count), key=lambda label: -counts[label])
-    shown = ", ".join(f"{label} ({counts[label]})" for label in held[:MOST])
-    return f"{len(held)} classes{', mostly' if len(held) > MOST else ':'} {shown}"
+    labels = sorted((label for label, count in enumerate(counts) if count), key=lambda label: -counts[label])
+    shown = ", ".join(f"{label} ({counts[label]})" for label in labels[:MOST])
+    return f"{len(labels)} classes{', mostly' if len(labels) > MOST else ':'} {shown}"

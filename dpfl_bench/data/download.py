@@ -29,11 +29,11 @@ def fetch(url: str, target: Path, checksum: str | None, remedy: str, algorithm: 
     The bytes go to a .part file beside it, which one process at a time may write, renamed only when
     they are whole and match `checksum` (where given). A dropped connection is resumed where the
     server allows, else restarted. After a failure the bytes stay for the next fetch to go on from,
-    if a checksum will tell whether they fitted; nothing else stays, nor the folders made for it.
+    if a checksum will tell whether they fitted. Nothing else stays, nor do folders that were new.
     """
     part = target.with_name(f".{target.name}.part")
     try:
-        with made(target.parent), alone(part):
+        with existing_folder(target.parent), alone(part):
             if (
                 checksum is None or not target.is_file() or file_checksum(target, algorithm) != checksum
             ):  # no other process was faster
@@ -55,10 +55,8 @@ def file_checksum(path: Path, algorithm: str = "sha256") -> str:
 
 
 @contextlib.contextmanager
-def made(folder: Path) -> Iterator[None]:
-    """The folder is there; afterwards those that had to be made are removed again if they are
-    empty.
-    """
+def existing_folder(folder: Path) -> Iterator[None]:
+    """The folder exists inside. Afterwards, folders that are new and empty are removed again."""
     new = [path for path in (folder, *folder.parents) if not path.exists()]
     folder.mkdir(parents=True, exist_ok=True)
     try:
@@ -71,15 +69,13 @@ def made(folder: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def alone(file: Path) -> Iterator[None]:
-    """One process (or thread) at a time holds `file`, which is made, and removed if it is left
-    empty.
-    """
+    """One process (or thread) at a time has `file`. It is removed afterwards if it is empty."""
     while True:
         with file.open("ab") as opened:
             with contextlib.suppress(OSError):  # a file system without locks: the checksum will tell
                 fcntl.flock(opened, fcntl.LOCK_EX)
             if not _still_there(opened, file):
-                continue  # whoever held it has moved or removed it
+                continue  # whoever had it has moved or removed it
             try:
                 yield
             finally:
@@ -106,11 +102,11 @@ def _fill(url: str, part: Path, checksum: str | None, algorithm: str, remedy: st
         return
     for _ in range(1 + left):
         _receive(url, part)
-        found = file_checksum(part, algorithm)
-        if found == checksum:
+        digest = file_checksum(part, algorithm)
+        if digest == checksum:
             return
         _empty(part)
-    raise DataError(f"{url}: {algorithm} {found}, expected {checksum}: not kept; {remedy}")
+    raise DataError(f"{url}: {algorithm} {digest}, expected {checksum}: not kept; {remedy}")
 
 
 def _empty(part: Path) -> None:

@@ -10,7 +10,7 @@ import tarfile
 from pathlib import Path
 from typing import Any
 
-from dpfl_bench.data.download import alone, fetch, made
+from dpfl_bench.data.download import alone, existing_folder, fetch
 from dpfl_bench.data.image_files import UNREADABLE, differing, line_of, remedy
 from dpfl_bench.data.image_sets import ZIP, Files, ImageSet
 from dpfl_bench.data.records import DataError
@@ -62,7 +62,7 @@ def _missing(kind: ImageSet, source: Any, folder: Path, verify: bool) -> list[st
 def download_set(kind: ImageSet, source: Any, folder: Path) -> None:
     """Fetch the archives and unpack them; a second process waits for the first."""
     try:
-        with made(folder), alone(folder / f".{kind.name}.lock"):
+        with existing_folder(folder), alone(folder / f".{kind.name}.lock"):
             if all((folder / kind.folder / file).is_file() for file in kind.files):
                 return
             for archive, urls, md5 in archives(kind, source):

@@ -144,7 +144,7 @@ def _cifar_part(kind: ImageSet, folder: Path, file: str) -> tuple[np.ndarray, np
 
 
 def _idx_part(kind: ImageSet, source: Any, folder: Path, files: Files) -> tuple[np.ndarray, np.ndarray]:
-    """Images and labels through torchvision's class: told not to look for the other part, nor for a
+    """Images and labels through torchvision's class, which looks neither for the other part nor for a
     cache of older versions.
     """
     one = {"_check_exists": lambda self: True, "_check_legacy_exist": lambda self: False}

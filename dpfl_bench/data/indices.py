@@ -53,7 +53,7 @@ class Indices:
 
     @staticmethod
     def read(path: Path | str) -> Indices:
-        with np.load(path, allow_pickle=False) as held:
-            ends = np.cumsum(held["sizes"])[:-1]
-            clients = np.split(held["indices"].astype(np.int64), ends)
-            return Indices(int(held["records"]), clients, held["test"].astype(np.int64))
+        with np.load(path, allow_pickle=False) as saved:
+            ends = np.cumsum(saved["sizes"])[:-1]
+            clients = np.split(saved["indices"].astype(np.int64), ends)
+            return Indices(int(saved["records"]), clients, saved["test"].astype(np.int64))

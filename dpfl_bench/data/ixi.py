@@ -78,8 +78,8 @@ def load(
     x, y = np.empty((len(subjects), 1, *SHAPE), np.float32), np.empty((len(subjects), *SHAPE), np.uint8)
     for index, subject in enumerate(subjects):
         x[index, 0], y[index] = preprocess(_only(subject / "T1"), _only(subject / "label"), normalise)
-    belongs, told = _owners([_hospital(subject) for subject in subjects], owners)
-    return Records(x, y, x[:0], y[:0], belongs, 1, f"IXI Tiny in {folder}, {told}", expected, task="segment")
+    belongs, whose = _owners([_hospital(subject) for subject in subjects], owners)
+    return Records(x, y, x[:0], y[:0], belongs, 1, f"IXI Tiny in {folder}, {whose}", expected, task="segment")
 
 
 def preprocess(image: Path, mask: Path, normalise: Normalise) -> tuple[np.ndarray, np.ndarray]:
@@ -142,8 +142,8 @@ def _read(file: Path) -> tuple[np.ndarray, np.ndarray]:
         nibabel.spatialimages.HeaderDataError,
     )
     try:
-        found = nibabel.as_closest_canonical(nibabel.load(file))
-        voxels, place = np.asarray(found.dataobj, np.float32), np.asarray(found.affine, float)
+        image = nibabel.as_closest_canonical(nibabel.load(file))
+        voxels, place = np.asarray(image.dataobj, np.float32), np.asarray(image.affine, float)
     except unreadable as error:
         reason = " ".join(str(error).split()) or type(error).__name__
         raise DataError(
@@ -175,11 +175,11 @@ def _nibabel() -> Any:
 
 
 def _subjects(folder: Path) -> list[Path]:
-    found = sorted(path for path in folder.glob("IXI*") if path.is_dir())
-    if not found:
+    subjects = sorted(path for path in folder.glob("IXI*") if path.is_dir())
+    if not subjects:
         problem = "holds no folder of a subject" if folder.is_dir() else "is not there"
         raise DataError(f"ixi: {folder} {problem}: {_STEPS}")
-    return found
+    return subjects
 
 
 def _hospital(subject: Path) -> str:

@@ -50,9 +50,7 @@ class Kind:
 
 @dataclass(frozen=True)
 class _User:
-    """What one user holds in one file: arrays of records, made of so many samples, or what is wrong
-    with them.
-    """
+    """One user's records in one file, of so many samples, or what is wrong with them."""
 
     samples: int = 0
     arrays: Arrays | None = None
@@ -225,20 +223,19 @@ def _users(kind: Kind, file: Path, remedy: str, empty: bool) -> Iterator[tuple[s
             raise DataError(
                 f"{file}: expected LEAF's users, num_samples and user_data, found no {key}: {remedy}"
             )
-    users, counts, held = content["users"], content["num_samples"], content["user_data"]
+    users, counts, by_name = content["users"], content["num_samples"], content["user_data"]
     if not users or len(set(map(str, users))) < len(users):
         raise DataError(f"{file}: expected users, each named once, found {len(users)} names: {remedy}")
     if len(counts) != len(users):
         raise DataError(f"{file}: {len(users)} users with {len(counts)} num_samples: {remedy}")
     # LEAF leaves users in user_data whom its split has emptied and taken off the list
-    unlisted = held.keys() - set(map(str, users))
-    stray = next(
-        (name for name in sorted(unlisted) if not isinstance(held[name], _User) or held[name].samples), None
-    )
+    unlisted = by_name.keys() - set(map(str, users))
+    strays = (name for name, user in by_name.items() if not isinstance(user, _User) or user.samples)
+    stray = min(unlisted & set(strays), default=None)
     if stray is not None:
         raise DataError(f"{file}: user {stray!r} of user_data is missing in users: {remedy}")
     for name, count in zip(map(str, users), counts, strict=True):
-        user = held.get(name, _User(problem="missing in user_data"))
+        user = by_name.get(name, _User(problem="missing in user_data"))
         problem = _problem(user, count, kind, empty)
         if problem or user.arrays is None:
             raise DataError(f"{file}: user {name!r}: {problem}: {remedy}")

@@ -63,10 +63,10 @@ def _find(path: str | None, default: Path, url: str | None, sha256: str | None, 
                 " DPFL_DATA_DIR"
             )
         return fetch(url, file, sha256, steps)
-    if sha256 is not None and (found := file_checksum(file)) != sha256:
+    if sha256 is not None and (digest := file_checksum(file)) != sha256:
         again = "correct dataset.path" if path else f"delete it, then {steps}"
         raise DataError(
-            f"{file}: sha256 {found}, expected {sha256}: {again}, or set dataset.verify=false to take it as"
+            f"{file}: sha256 {digest}, expected {sha256}: {again}, or set dataset.verify=false to take it as"
             " it is"
         )
     return file

@@ -91,8 +91,8 @@ def load(*, root: str | None, owners: Annotated[int | None, COUNT], expected: in
     for index, file in enumerate(files):
         x[index] = preprocess(file)
     y = np.array([row.grade >= 1 for row in rows], np.int64)
-    belongs, told = _owners([row.hospital for row in rows], owners)
-    return Records(x, y, x[:0], y[:0], belongs, 2, f"Messidor in {folder}, {told}", expected)
+    belongs, whose = _owners([row.hospital for row in rows], owners)
+    return Records(x, y, x[:0], y[:0], belongs, 2, f"Messidor in {folder}, {whose}", expected)
 
 
 def preprocess(file: Path) -> np.ndarray:
@@ -177,23 +177,23 @@ def _table(file: Path) -> list[Row]:
         )
     rows = []
     for number, cells in enumerate(split[1:], 2):
-        told = {
+        cells_of = {
             name: cells[i].strip() if i is not None and i < len(cells) else "" for name, i in where.items()
         }
-        if any(told.values()):
-            rows.append(_row(told, match[1] if match else told["hospital"], f"{file}, line {number}"))
+        if any(cells_of.values()):
+            rows.append(_row(cells_of, match[1] if match else cells_of["hospital"], f"{file}, line {number}"))
     return rows
 
 
-def _row(told: dict[str, str], hospital: str, line: str) -> Row:
-    empty = [name for name, value in told.items() if not value]
+def _row(cells: dict[str, str], hospital: str, line: str) -> Row:
+    empty = [name for name, value in cells.items() if not value]
     if empty:
         raise DataError(f"{line}: no {empty[0]}: fill it in")
-    if told["grade"] not in ("0", "1", "2", "3"):
+    if cells["grade"] not in ("0", "1", "2", "3"):
         raise DataError(
-            f"{line}: grade {told['grade']}: expected a retinopathy grade 0, 1, 2 or 3: correct it"
+            f"{line}: grade {cells['grade']}: expected a retinopathy grade 0, 1, 2 or 3: correct it"
         )
-    return Row(told["image"], int(told["grade"]), hospital, line)
+    return Row(cells["image"], int(cells["grade"]), hospital, line)
 
 
 def _files(folder: Path, rows: list[Row]) -> list[Path]:
@@ -207,18 +207,18 @@ def _files(folder: Path, rows: list[Row]) -> list[Path]:
             named[name].append(path)
     lines: dict[Path, str] = {}
     for row in rows:
-        found = named[row.image]
-        if len(found) != 1:
-            advice = "give its folder too (folder/name)" if found else "put it there, or remove the line"
+        matches = named[row.image]
+        if len(matches) != 1:
+            advice = "give its folder too (folder/name)" if matches else "put it there, or remove the line"
             raise DataError(
-                f"{row.line}: {len(found)} images {row.image} in {folder} and its folders, expected one:"
+                f"{row.line}: {len(matches)} images {row.image} in {folder} and its folders, expected one:"
                 f" {advice}"
             )
-        if found[0] in lines:
+        if matches[0] in lines:
             raise DataError(
-                f"{row.line}: {row.image} is listed in {lines[found[0]]} already: remove one of the two"
+                f"{row.line}: {row.image} is listed in {lines[matches[0]]} already: remove one of the two"
             )
-        lines[found[0]] = row.line
+        lines[matches[0]] = row.line
     folders = {file.parent for file in lines}
     missing = [path for path in images if path.parent in folders and path not in lines]
     if missing:

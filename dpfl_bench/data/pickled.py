@@ -83,7 +83,7 @@ class _Array:
         self.array = _numbers(data, dtype, shape, "F" if by_columns else "C")
 
 
-class _Made:
+class _Maker:
     """One of the functions that a pickle may call, which it can do nothing else with (to set its
     attributes, say).
     """
@@ -111,9 +111,9 @@ def _numbers(data: Any, dtype: Any, shape: Any, order: Any) -> np.ndarray:
 
 
 def _from_buffer(data: Any, dtype: Any, shape: Any, order: Any) -> _Array:
-    made = _Array()
-    made.array = _numbers(data, dtype, shape, order)
-    return made
+    array = _Array()
+    array.array = _numbers(data, dtype, shape, order)
+    return array
 
 
 def _number(dtype: Any, data: Any) -> Any:
@@ -134,37 +134,38 @@ def _no_bytes(*given: Any) -> bytes:
     return b""
 
 
-def _opened(found: Any, done: dict[int, Any], depth: int = 0) -> Any:
+def _opened(content: Any, done: dict[int, Any], depth: int = 0) -> Any:
     """The arrays themselves in place of what stood for them. `done`: what the same list or
     dictionary became where it was met before.
     """
     if depth > _DEEPEST:
         raise pickle.UnpicklingError(f"it is nested more than {_DEEPEST} deep")
-    if id(found) in done:
-        return done[id(found)]
-    if isinstance(found, _Array):
-        if found.array is None:
+    if id(content) in done:
+        return done[id(content)]
+    if isinstance(content, _Array):
+        if content.array is None:
             raise pickle.UnpicklingError("it has an array without numbers")
-        return found.array
-    if isinstance(found, dict):
-        done[id(found)] = {key: _opened(value, done, depth + 1) for key, value in found.items()}
-        return done[id(found)]
-    if isinstance(found, list | tuple):
-        done[id(found)] = type(found)(_opened(value, done, depth + 1) for value in found)
-        return done[id(found)]
-    if found is None or isinstance(found, bool | int | float | str | bytes):
-        return found
-    raise pickle.UnpicklingError(f"it has a {type(found).__name__}: expected arrays, numbers and text alone")
+        return content.array
+    if isinstance(content, dict):
+        done[id(content)] = {key: _opened(value, done, depth + 1) for key, value in content.items()}
+        return done[id(content)]
+    if isinstance(content, list | tuple):
+        done[id(content)] = type(content)(_opened(value, done, depth + 1) for value in content)
+        return done[id(content)]
+    if content is None or isinstance(content, bool | int | float | str | bytes):
+        return content
+    kind = type(content).__name__
+    raise pickle.UnpicklingError(f"it has a {kind}: expected arrays, numbers and text alone")
 
 
 _MULTIARRAY = ("numpy.core.multiarray", "numpy._core.multiarray")  # before numpy 2 and since
 _NUMERIC = ("numpy.core.numeric", "numpy._core.numeric")
 _KNOWN: dict[tuple[str, str], Any] = {
-    **{(module, "_reconstruct"): _Made(_Array) for module in _MULTIARRAY},
-    **{(module, "scalar"): _Made(_number) for module in _MULTIARRAY},
-    **{(module, "_frombuffer"): _Made(_from_buffer) for module in _NUMERIC},
+    **{(module, "_reconstruct"): _Maker(_Array) for module in _MULTIARRAY},
+    **{(module, "scalar"): _Maker(_number) for module in _MULTIARRAY},
+    **{(module, "_frombuffer"): _Maker(_from_buffer) for module in _NUMERIC},
     ("numpy", "ndarray"): "ndarray",  # is only handed to _reconstruct
-    ("numpy", "dtype"): _Made(_Dtype),
-    ("_codecs", "encode"): _Made(_bytes),
-    **{(module, "bytes"): _Made(_no_bytes) for module in ("__builtin__", "builtins")},
+    ("numpy", "dtype"): _Maker(_Dtype),
+    ("_codecs", "encode"): _Maker(_bytes),
+    **{(module, "bytes"): _Maker(_no_bytes) for module in ("__builtin__", "builtins")},
 }

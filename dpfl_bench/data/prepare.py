@@ -190,8 +190,8 @@ def _problem(raw: Records) -> str:
 
 
 def _finite(values: np.ndarray) -> bool:
-    """As float32: a float64 number beyond its range would become infinite on the way. No copy is
-    made, for there may be many.
+    """As float32: a float64 number beyond its range would become infinite on the way. Nothing is
+    copied, for there may be many.
     """
     if values.dtype.kind in "iu" or values.size == 0:
         return True

@@ -31,9 +31,9 @@ def constants(
             f"dataset.standardise=public: expected centres and scales of {name}, there are none: {_HOW}"
         )
     if limit is None or not 0 < limit < math.inf:
-        told = "null" if limit is None else f"{limit:g}"
+        word = "null" if limit is None else f"{limit:g}"
         raise DataError(
-            f"dataset.limit={told}: expected a number > 0: standardised features are clipped to -limit and"
+            f"dataset.limit={word}: expected a number > 0: standardised features are clipped to -limit and"
             " limit"
         )
     if centres is None or scales is None:

@@ -91,9 +91,9 @@ def load(
     """
     folder = data_root(root) / "reddit" / "data"
     words = _read(vocabulary_file(vocabulary, folder), folder)
-    for key, value, found in (("classes", classes, words.size), ("unknown", unknown, words.unknown)):
-        if value != found:
-            raise DataError(f"dataset.{key}={value}: the vocabulary says {found}: set dataset.{key}={found}")
+    for key, value, truth in (("classes", classes, words.size), ("unknown", unknown, words.unknown)):
+        if value != truth:
+            raise DataError(f"dataset.{key}={value}: the vocabulary says {truth}: set dataset.{key}={truth}")
     convert = _converter(words)
     kind = leaf.Kind(
         "reddit",

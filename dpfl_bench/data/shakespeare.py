@@ -39,8 +39,8 @@ def _lines(x: list[Any], y: list[Any]) -> leaf.Arrays:
     for texts, length in ((x, LENGTH), (y, 1)):
         for text in texts:
             if not isinstance(text, str) or len(text) != length:
-                length_found = f"{len(text)}" if isinstance(text, str) else f"a {type(text).__name__}"
-                raise ValueError(f"expected x of {LENGTH} characters and y of 1, found {length_found}")
+                size = f"{len(text)}" if isinstance(text, str) else f"a {type(text).__name__}"
+                raise ValueError(f"expected x of {LENGTH} characters and y of 1, found {size}")
     return _ids("".join(x)).reshape(-1, LENGTH), _ids("".join(y)).astype(np.int64)
 
 

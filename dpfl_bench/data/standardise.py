@@ -27,10 +27,10 @@ def by_constants(
 
 
 def _scaled(x: np.ndarray, centres: np.ndarray, scales: np.ndarray, limit: float) -> np.ndarray:
-    made = np.zeros(x.shape)
+    scaled = np.zeros(x.shape)
     with np.errstate(over="ignore"):  # what is infinite is clipped
-        np.divide(x - centres, scales, out=made, where=scales > 0)
-    return made.clip(-limit, limit).astype(np.float32)
+        np.divide(x - centres, scales, out=scaled, where=scales > 0)
+    return scaled.clip(-limit, limit).astype(np.float32)
 
 
 def by_training(train: np.ndarray, test: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

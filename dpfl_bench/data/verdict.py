@@ -52,7 +52,7 @@ def verified(name: str, dataset: Mapping[str, Any], load: Load) -> Report:
 
 
 def _report(name: str, dataset: Mapping[str, Any], raw: Records, source: Source | None) -> Report:
-    """What was found in records that were loaded; prepare() refuses what cannot be trained on."""
+    """What the loaded records are. prepare() refuses what cannot be trained on."""
     records = prepare(raw, test_fraction=0.0, standardise="none", unit_norm=False, seed=0)
     presence = sources.presence_of(dataset, source)
     folder = presence.folder if presence else None

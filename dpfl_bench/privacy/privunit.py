@@ -1,15 +1,17 @@
-"""PrivUnit (Bhowmick et al. 2018; Asi et al. 2022) and ScalarDP: a client's update, made private by
-itself (`fedexp`, appendix D).
+"""PrivUnit: a client's update, made private by itself (Bhowmick et al. 2018; Asi et al. 2022;
+`fedexp`, appendix D).
 
-The norm goes through ScalarDP and the direction through PrivUnit, with randomness of their own; the
-message is r_hat z, and E[r_hat z] is the update. Unit: client, one whole update; replace_one: any
-two updates of norm at most `clip`; local, pure DP (delta = 0), no sampling; k releases of the same
-client add up to k eps.
+ScalarDP makes the norm private (`scalar_dp.py`), PrivUnit the direction, each with randomness of
+its own. The message is r_hat z, and E[r_hat z] is the update. Unit: client, one whole update;
+replace_one: any two updates of norm at most `clip`; local, pure DP (delta = 0), no sampling. k
+releases of the same client add up to k eps.
 
-Deviations from the print: the cap is drawn with probability p, not gamma (a misprint: the estimate
-would be biased), k = ceil(e^(eps2/3)), not e^ceil(eps2/3) (as in the source and in the proof of
-Lemma D.4), and an update of 0, which has no direction, is given a uniform one, as is one that is
-not finite and counts as 0.
+Deviations from the print:
+
+- The cap is drawn with probability p, not gamma: with gamma, a misprint, the estimate would be
+  biased.
+- An update of 0 has no direction and is given a uniform one. So is an update that is not finite,
+  which counts as 0.
 
 For simulation: neither Philox nor float64 is fit for a deployment.
 """
@@ -23,20 +25,9 @@ from functools import cached_property
 
 import numpy as np
 
-_LARGEST_EPS = 100.0  # e^eps and 1/P(cap) stay far from overflow
+from dpfl_bench.privacy.scalar_dp import LARGEST_EPS, ScalarDP, check_clip, check_eps
+
 _LARGEST_GAMMA = 1 - 1e-9
-
-
-def _check_eps(name: str, eps: float) -> None:
-    if not 0 < eps <= _LARGEST_EPS:
-        raise ValueError(
-            f"{name}={eps}: expected 0 < {name} <= {_LARGEST_EPS:g} (use eps=inf for no privacy)"
-        )
-
-
-def _check_clip(clip: float) -> None:
-    if not 0 < clip < math.inf:
-        raise ValueError(f"clip={clip}: expected a finite number > 0 (the largest norm of an update)")
 
 
 def _check_dimension(dimension: int) -> None:
@@ -45,81 +36,6 @@ def _check_dimension(dimension: int) -> None:
             f"dimension={dimension}: expected at least 3 (PrivUnit needs a sphere; use the gaussian"
             " mechanism)"
         )
-
-
-@dataclass(frozen=True)
-class ScalarDP:
-    """r in [0, clip] -> r_hat = a (J_hat - b), J_hat in {0, ..., k}: E[r_hat] = r, and pure eps-DP
-    between any two r, exactly.
-    """
-
-    eps: float
-    clip: float
-
-    def __post_init__(self) -> None:
-        _check_eps("eps2", self.eps)
-        _check_clip(self.clip)
-
-    @cached_property
-    def k(self) -> int:
-        return math.ceil(math.exp(self.eps / 3))
-
-    @cached_property
-    def a(self) -> float:
-        return (math.exp(self.eps) + self.k) / math.expm1(self.eps) * self.clip / self.k
-
-    @cached_property
-    def b(self) -> float:
-        return self.k * (self.k + 1) / (2 * (math.exp(self.eps) + self.k))
-
-    @cached_property
-    def variance_bound(self) -> tuple[float, float, float]:
-        """(c1, c2, c3) of the bound E[(r_hat - r)^2] <= c1 r^2 + c2 r + c3."""
-        k, odds, square = self.k, math.expm1(self.eps), self.clip**2
-        c1 = (k + 1) / odds
-        inner = (2 * k + 1) * (math.exp(self.eps) + k) / (6 * k * odds) - (k + 1) / (4 * odds)
-        return c1, -c1 * self.clip, (c1 + 1) * square / (4 * k**2) + c1 * square * inner
-
-    def value(self, index: np.ndarray) -> np.ndarray:
-        """r_hat of each J_hat."""
-        return np.asarray(self.a * (index - self.b))
-
-    def randomise(self, norms: np.ndarray, draws: np.ndarray) -> np.ndarray:
-        """norms: (c,), clamped to clip; draws: (3, c), uniform on [0, 1) -> r_hat, (c,)."""
-        exact = self.k * (np.minimum(norms, self.clip) / self.clip)
-        index = np.floor(exact) + (draws[0] < exact % 1)
-        other = np.floor(draws[1] * self.k)
-        others = self.k * math.exp(-self.eps)
-        return self.value(np.where(draws[2] < others / (1 + others), other + (other >= index), index))
-
-    def recover(self, sizes: np.ndarray) -> np.ndarray:
-        """|r_hat| -> r_hat, (c,): its nearest value, with the sign. NaN stays NaN."""
-        steps = sizes / self.a
-        above = self.value(np.clip(np.rint(self.b + steps), 0, self.k))
-        below = self.value(np.clip(np.rint(self.b - steps), 0, self.k))
-        nearest = np.where(np.abs(np.abs(below) - sizes) < np.abs(np.abs(above) - sizes), below, above)
-        if np.any(np.abs(np.abs(nearest) - sizes) > 1e-6 * sizes):
-            raise ValueError(
-                "a norm that this mechanism cannot have sent: expected the messages as `randomise` returned"
-                " them"
-            )
-        return nearest
-
-    def check_recoverable(self) -> None:
-        """Refuse an eps at which two values differ in nothing but the sign, within what float32 can
-        tell.
-        """
-        sum_of_two = round(2 * self.b)  # j + j' of values a (j - b) = -a (j' - b)
-        if sum_of_two >= 1 and abs(2 * self.b - sum_of_two) < 1e-5:
-            raise ValueError(
-                f"eps2={self.eps}: k (k + 1) / (e^eps2 + k) = {2 * self.b:.6g} is whole, so the sign of a"
-                f" norm is lost: expected any other (take eps2={max(1.01 * self.eps, 0.01):.4g})"
-            )
-
-    def square(self, r_hat: np.ndarray) -> np.ndarray:
-        """s_hat of Algorithm 5, (c,): E[s_hat] <= r^2."""
-        c1, c2, c3 = self.variance_bound
-        return np.asarray((r_hat**2 - c2 * r_hat - c3) / (1 + c1))
 
 
 @dataclass(frozen=True)
@@ -136,8 +52,8 @@ class PrivUnit:
 
     def __post_init__(self) -> None:
         for name in ("eps0", "eps1", "eps2"):
-            _check_eps(name, getattr(self, name))
-        _check_clip(self.clip)
+            check_eps(name, getattr(self, name))
+        check_clip(self.clip)
         _check_dimension(self.dimension)
 
     @cached_property
@@ -248,9 +164,9 @@ def equal_split(release_eps: float, dimension: int) -> float:
     bisection from the private side.
     """
     _check_dimension(dimension)
-    if not 0 < release_eps <= 2 * _LARGEST_EPS:
+    if not 0 < release_eps <= 2 * LARGEST_EPS:
         raise ValueError(
-            f"eps={release_eps} a release: expected 0 < eps <= {2 * _LARGEST_EPS:g} (use eps=inf for no"
+            f"eps={release_eps} a release: expected 0 < eps <= {2 * LARGEST_EPS:g} (use eps=inf for no"
             " privacy)"
         )
     low, high = release_eps / 3, release_eps / 2  # 2 s < release_eps(s) <= 3 s

@@ -28,6 +28,8 @@ BACKENDS: dict[str, Callable[[Network], Backend]] = {
 
 @dataclass(frozen=True)
 class ModuleProblem:
+    """`Problem` for the torch module that `make` returns. backend: a name in `BACKENDS`."""
+
     make: Callable[[], nn.Module]
     classes: int
     l2: float = 0.0
@@ -71,7 +73,9 @@ class ModuleProblem:
 
 
 def check_module(module: nn.Module, private: bool) -> None:
-    """Refuse what a flat vector cannot carry or a client-level guarantee does not cover."""
+    """Raise ValueError for a module with buffers, which clients would not send, and for BatchNorm
+    where the run is private.
+    """
     for name, layer in module.named_modules():
         if isinstance(layer, nn.modules.batchnorm._BatchNorm) and private:
             raise ValueError(

@@ -27,7 +27,7 @@ class Network:
 
     @cached_property
     def sizes(self) -> list[int]:
-        """Of each parameter."""
+        """How many numbers each parameter has."""
         return [p.numel() for p in self.module.parameters()]
 
     @property
@@ -35,19 +35,21 @@ class Network:
         return sum(self.sizes)
 
     def has(self, *kinds: type[nn.Module]) -> bool:
+        """Whether a layer is of one of these kinds."""
         return any(isinstance(layer, kinds) for layer in self.module.modules())
 
     def outputs(self, x: Tensor, features: Tensor) -> Tensor:
+        """What the module returns with parameters x, (d,), for n records: (n, *shape) -> (n, ...)."""
         named = self.module.named_parameters()
         parameters = {
             name: part.view(p.shape)
             for (name, p), part in zip(named, torch.split(x, self.sizes), strict=True)
         }
-        found: Tensor = functional_call(self.module, parameters, (features,))
-        return found
+        outputs: Tensor = functional_call(self.module, parameters, (features,))
+        return outputs
 
     def laid_out(self, features: Tensor) -> Tensor:
-        """Pixel by pixel in memory, as a CPU's convolutions and pools like it."""
+        """The features with the channels last in memory, as a CPU's convolutions are fastest."""
         layout = self._layouts.get(features.dim())
         return (
             features if layout is None or features.device.type != "cpu" else features.to(memory_format=layout)
@@ -59,11 +61,12 @@ class Network:
         return {axes: layout for axes, (kind, layout) in kinds.items() if self.has(kind)}
 
     def losses(self, x: Tensor, features: Tensor, targets: Tensor) -> Tensor:
+        """Loss of each of n records at the parameters x, (d,): (n,)."""
         return self.task.losses(self.outputs(x, features), targets)
 
     def bound(self, parameters: Tensor, gradients: Tensor | None = None) -> nn.Module:
-        """A module of its own whose parameters (and their gradients) are views of flat vectors:
-        (d,) each.
+        """A new module whose parameters are views of a flat vector, (d,), and their gradients views
+        of another one, if it is given.
         """
         module = rng.initialised(self.make, 0).to(parameters)
         views = torch.split(parameters, self.sizes)

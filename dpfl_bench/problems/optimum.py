@@ -1,5 +1,5 @@
-"""The exact optimum of a convex linear problem, in float64: what theory and `suboptimality` are
-measured against.
+"""The exact optimum of a convex linear problem, in float64: the reference of `theory` and of
+`suboptimality`.
 
 Objective: sum_r weight_r loss_r(x) + decay/2 |x|^2, with weights 1 / (clients * records of the
 client).
@@ -18,7 +18,7 @@ from torch import Tensor
 from dpfl_bench.problems import theory
 from dpfl_bench.problems.linear_problem import LinearProblem
 
-LARGEST_WORK = 2e10  # multiplications, for the Hessian and to solve with it, that are worth a reference value
+LARGEST_WORK = 2e10  # multiplications that a reference value is worth: for the Hessian and its solution
 NEWTON_STEPS = 50
 
 
@@ -31,8 +31,11 @@ class Optimum:
 def solve(
     problem: LinearProblem, features: Tensor, targets: Tensor, weights: Tensor, decay: float
 ) -> Optimum | None:
-    """None where there is no unique finite optimum (logistic without decay), it would cost too much
-    to find, or numbers end before it.
+    """The optimum; None where it is not unique or not finite (logistic without decay), where it
+    costs too much, or where numbers overflow on the way.
+
+    features: (n, *shape). targets, weights: (n,). decay: of the ridge term, in place of the
+    problem's l2.
     """
     work = (len(features) + problem.dimension) * problem.dimension**2
     if (problem.classes and decay == 0) or work > LARGEST_WORK:
@@ -51,8 +54,10 @@ def solve(
 
 
 def smoothness(problem: LinearProblem, features: Tensor, offsets: list[int], decay: float) -> float:
-    """The largest L over all clients: curvature * largest eigenvalue of X_i'X_i / n_i + decay.
-    Infinite where it cannot be computed.
+    """The largest smoothness constant L of a client's loss: curvature * largest eigenvalue of
+    X_i'X_i / n_i + decay. Infinite where it cannot be computed.
+
+    offsets: client i has the records offsets[i] to offsets[i + 1].
     """
     largest = 0.0
     for start, end in itertools.pairwise(offsets):
@@ -79,7 +84,9 @@ def _least_squares(rows: Tensor, targets: Tensor, weights: Tensor, decay: float)
 
 
 def _newton(problem: LinearProblem, rows: Tensor, targets: Tensor, weights: Tensor, decay: float) -> Tensor:
-    """Newton's method, halving a step that does not descend; (outputs, features incl. bias)."""
+    """Newton's method, which halves a step that does not descend. Returns (outputs, features); the
+    last feature is the bias, if there is one.
+    """
     x = rows.new_zeros(problem.outputs, rows.shape[1])
 
     def objective(x: Tensor) -> Tensor:
@@ -132,7 +139,7 @@ def _losses(problem: LinearProblem, x: Tensor, rows: Tensor, targets: Tensor) ->
 
 
 def _flat(problem: LinearProblem, x: Tensor) -> Tensor:
-    """Weights row after row, then biases: the order of LinearProblem's flat vector."""
+    """The flat vector of LinearProblem: weights row after row, then biases."""
     if not problem.bias:
         return x.flatten()
     return torch.cat([x[:, :-1].flatten(), x[:, -1]])

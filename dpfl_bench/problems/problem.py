@@ -15,14 +15,13 @@ from torch import Tensor
 
 from dpfl_bench.machine import device
 
-PIECE = 2**20  # numbers of a row, at a time
-# What comes into a layer, at most: times more, the gradient by what goes out has scales that make
-# it one of the format's last numbers, which round by half and more. A record of which more comes in
-# is not measured
+PIECE = 2**20  # how many numbers of a row `lengths` squares at once
+# The longest input of a layer whose record is measured. With a longer one, the gradient by the
+# layer's output becomes one of the format's smallest numbers once it is scaled, and those round by
+# half and more. The norm of such a record is NaN, so that the record is left out.
 LONGEST = {torch.float32: 3e15, torch.float64: 1e150}
-Factors = Callable[
-    [Tensor, Tensor], Tensor
-]  # (norms, weights) -> what each record's gradient is scaled by: (c, b) all three
+# (norms, weights) -> the factor of each record's gradient: (c, b) all three
+Factors = Callable[[Tensor, Tensor], Tensor]
 
 
 @dataclass(frozen=True)
@@ -33,10 +32,9 @@ class Batch:
 
     features: Tensor  # (c, b, *shape)
     targets: Tensor  # (c, b), or (c, b, *target)
-    weights: Tensor  # (c, b): what each record's gradient counts
-    sizes: list[int] = field(
-        default_factory=list
-    )  # of each lot, without its padding; found in the weights if not given
+    weights: Tensor  # (c, b): of each record's gradient
+    # of each lot, without its padding, (c,); where it is not given, the weights tell
+    sizes: list[int] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         if not self.sizes:
@@ -45,6 +43,7 @@ class Batch:
 
     @property
     def rectangular(self) -> bool:
+        """Whether no lot is padded."""
         return min(self.sizes) == self.weights.shape[1]
 
     def lot(self, client: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -59,44 +58,54 @@ class Batch:
 
 
 class Scored(NamedTuple):
-    """Of n records, (n,) each."""
+    """Losses and scores of n records, (n,) each."""
 
     losses: Tensor  # without l2
     scores: Tensor  # 1.0 for a hit, the number of hits, an overlap; the squared error in regression
-    counts: Tensor  # out of how much: 1, or the number of tokens that could be hit
+    counts: Tensor  # the largest score that is possible: 1, or the number of tokens that could be hit
 
 
 class Problem(Protocol):
+    """A model with its losses. c clients, b records in the longest lot, d parameters."""
+
     @property
-    def dimension(self) -> int: ...
-    @property
-    def classes(self) -> int:
-        """0: regression."""
+    def dimension(self) -> int:
+        """d, the number of parameters."""
         ...
 
     @property
-    def l2(self) -> float: ...
+    def classes(self) -> int:
+        """Number of classes or tokens; 0: regression."""
+        ...
+
+    @property
+    def l2(self) -> float:
+        """Weight of the ridge term l2/2 |x|^2 in each client's loss."""
+        ...
 
     def start(self, seed: int, like: Tensor) -> Tensor:
         """Initial parameters (d,), with the device and number format of `like`."""
         ...
 
     def gradient(self, y: Tensor, batch: Batch) -> Tensor:
-        """sum_r weight_r grad loss_r(y_i) + l2 y_i for each client i at its own row: (c, d) -> (c,
-        d).
+        """sum_r weight_r grad loss_r(y_i) + l2 y_i for each client i, at its own row of y.
+
+        y: (c, d). batch: one lot of each client. Returns (c, d).
         """
         ...
 
     def clipped_gradient(self, y: Tensor, batch: Batch, factors: Factors) -> tuple[Tensor, Tensor]:
-        """sum_r weight_r factor_r grad loss_r(y_i) + l2 y_i for each client i: (c, d); and each
-        record's gradient norm, (c, b).
+        """sum_r weight_r factor_r grad loss_r(y_i) + l2 y_i for each client i, (c, d); and the norm
+        of each record's gradient, (c, b).
 
-        factors(norms, weights) -> (c, b) turns the norms of the records' gradients (without l2)
-        into what each is scaled by, e.g. min(1, C / norm). It is called once, with whole lots;
-        padded rows have norm 0 there and count nothing. l2 y_i depends on no record: it is added
-        once, unclipped. What a record adds, over its weight, is at most factor_r norm_r long up to
-        rounding, 1e-6 of it in float32. A record whose norm is not finite adds nothing at all, not
-        0 times a NaN.
+        y: (c, d). batch: one lot of each client. factors(norms, weights): called once, with the
+        norms of all records' gradients (without l2) and the records' weights, (c, b) each. It
+        returns the factor of each record's gradient, (c, b), e.g. min(1, C / norm). A padded row
+        has norm 0 and adds nothing.
+
+        l2 y_i depends on no record: it is added once, unclipped. A record adds a vector of length
+        at most weight_r factor_r norm_r, up to rounding (1e-6 of it in float32). A record whose
+        norm is not finite adds nothing at all, not 0 times a NaN.
         """
         ...
 
@@ -105,32 +114,38 @@ class Problem(Protocol):
         """What `Scored.scores` add up to: accuracy, r2, ..."""
         ...
 
-    def losses(self, x: Tensor, features: Tensor, targets: Tensor) -> Scored: ...
+    def losses(self, x: Tensor, features: Tensor, targets: Tensor) -> Scored:
+        """Losses and scores of n records at one model.
+
+        x: (d,). features: (n, *shape). targets: (n, ...).
+        """
+        ...
 
 
 def lengths(rows: Tensor) -> Tensor:
-    """Norms over the last axis, of the squares' sum in the device's widest format: a million
-    float32 squares err by 1e-5 and more.
+    """Norms over the last axis: (..., n) -> (...). The squares are summed in the device's widest
+    format, for a sum of a million float32 squares errs by 1e-5 and more.
     """
     if rows.shape[-1] <= PIECE:
-        found: Tensor = torch.linalg.vector_norm(rows, dim=-1, dtype=device.wide(rows.device))
-        return found
+        norms: Tensor = torch.linalg.vector_norm(rows, dim=-1, dtype=device.wide(rows.device))
+        return norms
     squares = rows.new_zeros(rows.shape[:-1], dtype=device.wide(rows.device))
-    for start in range(0, rows.shape[-1], PIECE):  # a piece at a time is copied into that format
+    for start in range(0, rows.shape[-1], PIECE):  # one piece at a time is copied into the wide format
         squares += lengths(rows[..., start : start + PIECE]).square()
     return squares.sqrt()
 
 
 def beyond(inputs: Tensor, dtype: torch.dtype) -> Tensor:
-    """0, and NaN where the inputs are infinite or longer than LONGEST in this format. inputs:
-    numbers or lengths, of any shape.
+    """NaN where an input is longer than LONGEST of this format, or infinite; else 0.
+
+    inputs: numbers or lengths, of any shape. Returns the same shape.
     """
     return inputs.to(dtype) * (torch.finfo(dtype).max / LONGEST[dtype]) * 0
 
 
 def in_dtype(features: Tensor, dtype: torch.dtype) -> Tensor:
-    """uint8 images become numbers in [0, 1], tokens int64; everything else is already what the
-    model takes.
+    """Features as a model takes them: uint8 images become numbers in [0, 1], tokens become int64;
+    floating-point numbers stay.
     """
     if features.dtype == torch.uint8:
         return features.to(dtype) / 255

@@ -1,4 +1,4 @@
-"""Batched products of small matrices, and what goes into them."""
+"""Batched products of small matrices, by torch or by numpy, whichever is faster on this processor."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from dpfl_bench.machine import device
 
 
 def bmm(a: Tensor, b: Tensor, out: Tensor | None = None) -> Tensor:
-    """(n, i, j), (n, j, k) -> (n, i, k), written to `out` if given. By numpy where that is faster:
-    2 to 4 times for some processors.
+    """Products of n pairs of matrices: (n, i, j), (n, j, k) -> (n, i, k), written to `out` if given.
 
-    One `a` can be multiplied with several: (n, i, j), (m, n, j, k) -> (m, n, i, k).
+    One `a` can meet m of `b`: (n, i, j), (m, n, j, k) -> (m, n, i, k). numpy multiplies where it is
+    faster, on some processors by 2 to 4 times.
     """
     if out is None:
         out = a.new_empty(*b.shape[:-2], a.shape[1], b.shape[-1])
@@ -21,32 +21,33 @@ def bmm(a: Tensor, b: Tensor, out: Tensor | None = None) -> Tensor:
         np.matmul(left, right, out=out.numpy())
         return out
     if b.dim() == 4:
-        for each, found in zip(b, out, strict=True):
-            bmm(a, each, found)
+        for factor, product in zip(b, out, strict=True):
+            bmm(a, factor, product)
         return out
-    return (
-        torch.bmm(a, b, out=out) if out.is_contiguous() else out.copy_(torch.bmm(a, b))
-    )  # torch fills gaps slowly
+    # torch is slow to write into a tensor with gaps
+    return torch.bmm(a, b, out=out) if out.is_contiguous() else out.copy_(torch.bmm(a, b))
 
 
 def packed(view: Tensor) -> Tensor:
-    """Its numbers side by side. numpy copies short runs faster than torch."""
+    """A copy of the view with its numbers side by side. numpy copies short runs faster than torch."""
     if view.device.type != "cpu":
         return view.contiguous()
-    found = torch.empty(view.shape, dtype=view.dtype)
-    found.numpy()[...] = view.numpy()
-    return found
+    copy = torch.empty(view.shape, dtype=view.dtype)
+    copy.numpy()[...] = view.numpy()
+    return copy
 
 
 def _suit(a: np.ndarray, b: np.ndarray) -> bool:
-    """numpy would also take what torch refuses: other formats, and one matrix for many."""
+    """Whether the factors fit as torch demands: numpy would also multiply different number formats,
+    and one matrix with many.
+    """
     return (
         a.dtype == b.dtype and (a.shape[0], a.shape[2]) == b.shape[-3:-1] and _is_packed(a) and _is_packed(b)
     )
 
 
 def _is_packed(rows: np.ndarray) -> bool:
-    """Whether each matrix is what a BLAS takes: rows or columns without gaps or overlaps. Others
+    """Whether a BLAS takes each matrix: rows or columns without gaps or overlaps. Other matrices
     numpy would multiply number by number.
     """
     (i, j), (down, across), size = rows.shape[-2:], rows.strides[-2:], rows.itemsize

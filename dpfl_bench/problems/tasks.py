@@ -1,5 +1,5 @@
-"""What a network's outputs are held to: the loss of each record, and what it scores. `test_error`
-is 1 - the mean score.
+"""Tasks: the loss of each record, by a network's outputs, and its score. `test_error` is 1 - the
+mean score.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ IGNORED = -1  # target of a position that is only padding
 
 @dataclass(frozen=True)
 class Task:
-    """losses(outputs, targets) -> (n,). scores(outputs, targets) -> (n,) each: what is scored, and
-    out of how much.
+    """losses(outputs, targets) -> (n,). scores(outputs, targets) -> the scores, and the largest
+    scores that are possible, (n,) each.
     """
 
     metric: str
@@ -31,8 +31,8 @@ def classify() -> Task:
 
 
 def next_token(unknown: int | None) -> Task:
-    """outputs (n, length, vocabulary), targets (n, length), IGNORED where padded. An unknown word
-    is learnt, but never scores a hit.
+    """outputs (n, length, vocabulary), targets (n, length), IGNORED where padded. unknown: the token
+    of words outside of the vocabulary; it is learnt, but never scores a hit.
     """
     return Task(
         "next_word_accuracy",
@@ -42,8 +42,8 @@ def next_token(unknown: int | None) -> Task:
 
 
 def segment() -> Task:
-    """outputs (n, *volume) logits, targets of 0 and 1 alike: the Dice loss, scored by the Dice
-    overlap of what lies above 0.
+    """outputs (n, *volume): logits; targets (n, *volume): 0 or 1. The Dice loss, scored by the Dice
+    overlap of the logits above 0 with the targets.
     """
     return Task("dice", _dice_loss, _dice)
 
@@ -58,7 +58,7 @@ def _hits(outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _token_cross_entropy(outputs: Tensor, targets: Tensor) -> Tensor:
-    """A record's mean over its real tokens; 0 where it has none."""
+    """The mean over a record's real tokens; 0 for a record without any."""
     each = functional.cross_entropy(
         outputs.transpose(1, 2), targets.long(), reduction="none", ignore_index=IGNORED
     )
@@ -84,7 +84,6 @@ def _dice_loss(outputs: Tensor, targets: Tensor) -> Tensor:
 def _dice(outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
     p, t = (outputs > 0).flatten(1), (targets > 0).flatten(1)
     both, either = (p & t).sum(1), p.sum(1) + t.sum(1)
-    overlap = torch.where(either > 0, 2 * both / either.clamp(min=1), 1.0).to(
-        outputs
-    )  # nothing found where nothing is: right
+    # an empty prediction of an empty mask is right
+    overlap = torch.where(either > 0, 2 * both / either.clamp(min=1), 1.0).to(outputs)
     return overlap, torch.ones_like(overlap)

@@ -131,7 +131,7 @@ def _check_curvature(mu: float, L: float) -> None:
 
 
 def curvature(classes: int) -> float:
-    """The largest second derivative of a record's loss by its outputs: 1/4 one logit, 1/2 softmax,
-    1 squares (classes = 0).
+    """The largest second derivative of a record's loss by its outputs: 1/4 for one logit, 1/2 for
+    softmax, 1 for squares (classes = 0).
     """
     return {0: 1.0, 2: 0.25}.get(classes, 0.5)

@@ -7,6 +7,7 @@ DPFL_TEST_CONF) is tested without a word.
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import math
 from typing import Any
 
@@ -16,6 +17,8 @@ import torch
 from helpers.algorithms import ALGORITHMS, Algo
 from helpers.federations import TINY, Played, player_of, player_on
 
+from dpfl_bench.algorithms.base import Algorithm, Sent
+from dpfl_bench.assembly.algorithm import build_algorithm
 from dpfl_bench.assembly.data import load_data
 from dpfl_bench.config.settings import Settings
 from dpfl_bench.experiment import run, train
@@ -43,6 +46,109 @@ def final(settings: Settings) -> torch.Tensor:
 def test_there_are_algorithms() -> None:
     assert len({algo.id for algo in ALGORITHMS}) == len(ALGORITHMS) >= 20
     assert {algo.id for algo in ALGORITHMS} >= {"dp_fedavg", "dp_fedavg-record", "dp_scaffold-record", "pfl"}
+
+
+# methods, whether or not a run of TINY calls them
+
+
+@dataclasses.dataclass
+class Bowl:
+    """What `client` has at hand, for c clients with the loss |y|^2 / 2."""
+
+    round: Any
+    lr: float = 0.5
+
+    @property
+    def steps(self) -> int:
+        return self.round.steps
+
+    def gradient(self, y: torch.Tensor) -> torch.Tensor:
+        return y.clone()
+
+    def step(self, y: torch.Tensor, direction: torch.Tensor) -> torch.Tensor:
+        return y - self.lr * direction
+
+
+def with_its_work(algorithm: Any) -> list[Any]:
+    """The algorithm and those that it is put over."""
+    return [algorithm, *(with_its_work(algorithm.work) if hasattr(algorithm, "work") else [])]
+
+
+def test_methods_take_what_is_promised(algo: Algo) -> None:
+    """The parameters of `algorithms.base.Algorithm`; a memory may have a name of its own."""
+    for algorithm in with_its_work(build_algorithm(algo.settings())):
+        assert isinstance(algorithm.remembers, bool)
+        assert isinstance(getattr(algorithm, "uses_norms", False), bool)
+        for name in ("start", "client", "server", "remember"):
+            promised = list(inspect.signature(getattr(Algorithm, name)).parameters)[1:]
+            taken = list(inspect.signature(getattr(algorithm, name)).parameters.values())
+            assert [p.kind for p in taken] == [inspect.Parameter.POSITIONAL_OR_KEYWORD] * len(promised)
+            named = [
+                "memory" if other == "memory" else p.name for p, other in zip(taken, promised, strict=True)
+            ]
+            assert named == promised, f"{name}({', '.join(p.name for p in taken)})"
+
+
+def test_methods_return_what_is_promised(algo: Algo) -> None:
+    """Shapes, number formats, the kind of the server's state; what is given stays as it is."""
+    algorithm, d = build_algorithm(algo.settings()), 18
+    round = player_of(algo.settings()).schedule.round(0)
+    x, memory, each = (
+        torch.from_numpy(np.random.default_rng(0).normal(size=size)) for size in (d, (3, d), (3, d))
+    )
+    if not algorithm.remembers:
+        memory = x.new_zeros(()).expand(3, d)
+    server = algorithm.start(x)
+    assert server._fields[0] == "x"
+    assert torch.equal(server.x, x)
+    sent = Sent(each.mean(0), each[:0], x.new_tensor(0.5), x.new_tensor(0.7))
+    known = [*server, memory, each, *(getattr(sent, f.name) for f in dataclasses.fields(sent))]
+    before = [tensor.clone() for tensor in known]
+    update = algorithm.client(server, memory, Bowl(round))
+    after = algorithm.server(server, sent, round)
+    remembered = algorithm.remember(server, memory, dataclasses.replace(sent, each=each), round)
+    for rows in (update, remembered):
+        assert (rows.shape, rows.dtype) == ((3, d), x.dtype)
+        assert rows.isfinite().all()
+    assert type(after) is type(server)
+    assert [(t.shape, t.dtype) for t in after] == [(t.shape, t.dtype) for t in server]
+    assert all(torch.equal(tensor, was) for tensor, was in zip(known, before, strict=True)), "was changed"
+
+
+class Watched:
+    """An algorithm whose memories are noted."""
+
+    def __init__(self, inner: Any) -> None:
+        self.inner, self.memories = inner, []  # type: Any, list[torch.Tensor]
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
+
+    def remember(self, *given: Any) -> torch.Tensor:
+        self.memories.append(self.inner.remember(*given))
+        return self.memories[-1]
+
+
+def test_the_cohorts_memories_are_the_promised_ones(algo: Algo) -> None:
+    """`remember` is called for each client of a cohort, in chunks, where the algorithm remembers; the
+    others' memories stay.
+    """
+    played = player_of(algo.settings(sampled_clients=6))
+    watched = Watched(played.player.algorithm)
+    player = dataclasses.replace(played.player, algorithm=watched, chunk=4)
+    round = played.schedule.round(0)
+    state, _ = player.play(played.start, round, Alone(player))
+    if not watched.inner.remembers:
+        assert not watched.memories
+        assert state.memory is None
+        return
+    assert len(watched.memories) == 2
+    assert torch.equal(state.memory[round.cohort], torch.cat(watched.memories))
+    assert state.memory[round.cohort].any(1).all()
+    assert not state.memory[np.setdiff1d(np.arange(10), round.cohort)].any()
+
+
+# rounds
 
 
 def test_same_seed_is_bit_equal(algo: Algo) -> None:

@@ -279,13 +279,15 @@ def test_without_privacy_nothing_of_it_is_asked(door: tuple[str, ...]) -> None:
 
 
 def test_what_a_run_and_its_plan_call_fully_accounted_is_the_same() -> None:
-    optimum = ("algo=dp_fedavg", "dataset=quadratics", "dataset.dimension=5", "dataset.rank=3",
-               "dataset.clients=6", "clients=6",
-               "model.init=near_optimum", "rounds=2", "local_steps=1")  # fmt: skip
-    paper = ("algo=dp_fedavg", "privacy=record", "privacy.observer=third_party", "privacy.accountant=paper",
-             "batch_size=2", "rounds=2",
-             "local_steps=1", "sampled_clients=9", "eps=20")  # fmt: skip
-    for overrides in (optimum, paper):
+    optimum = (
+        "algo=dp_fedavg dataset=quadratics dataset.dimension=5 dataset.rank=3 dataset.clients=6 clients=6"
+        " model.init=near_optimum rounds=2 local_steps=1"
+    )
+    paper = (
+        "algo=dp_fedavg privacy=record privacy.observer=third_party privacy.accountant=paper batch_size=2"
+        " rounds=2 local_steps=1 sampled_clients=9 eps=20"
+    )
+    for overrides in (optimum.split(), paper.split()):
         result = read(call("run", *overrides, *QUICK).folder, "result.json")
         assert (
             result["fully_accounted"] is call("plan", "--json", *overrides).json["fully_accounted"] is False

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from helpers.federations import CONF, settings_of
 from helpers.real_data import whole_here
+from model_rounds import CASES
 
 from dpfl_bench import rng
 from dpfl_bench.assembly.model import build_problem
@@ -36,29 +37,18 @@ BESIDE = {
     "dataset/synthetic_linear": ("dataset.clients=4", "clients=4", "dataset.dimension=10"),
     "dataset/quadratics": ("dataset.clients=4", "clients=4", "dataset.dimension=10", "dataset.rank=3"),
     "dataset/libsvm": ("dataset.path=tiny.txt", "clients=2"),
-    "model/cnn": ("dataset=mnist",),
-    "model/linreg": ("dataset=quadratics",),
-    "model/balancing_cnn": ("dataset=cifar10",),
-    "model/fedexp_cdp": ("dataset=mnist",),
-    "model/fedexp_ldp": ("dataset=mnist",),
-    "model/pfl_cnn_mnist": ("dataset=mnist",),
-    "model/pfl_cnn_cifar": ("dataset=cifar10",),
-    "model/pfl_sn_linear": ("dataset=mnist", "dataset.transform=scatternet"),
-    "model/pfl_sn_cnn_mnist": ("dataset=mnist", "dataset.transform=scatternet"),
-    "model/pfl_sn_cnn_cifar": ("dataset=cifar10", "dataset.transform=scatternet"),
-    "model/vgg11": ("dataset=messidor",),
-    "model/vgg11_light": ("dataset=cifar10",),
-    "model/unet3d": ("dataset=ixi",),
-    "model/lstm": ("dataset=reddit",),
     "partition/natural": ("dataset=quadratics",),
     "privacy/central": ("algo=dp_fedavg",),
     "algo/scaffold_warm": ("rounds=2",),
 }
-PARAMETERS = {"logreg": 30, "linreg": 200, "mlp": 30 * 200 + 200 + 200 * 2 + 2, "cnn": 28938}
+PARAMETERS = {"logreg": 112, "linreg": 500, "mlp": 784 * 200 + 200 + 200 * 10 + 10, "cnn": 28938}
+TRIED = {case.model: case for case in reversed(CASES.values())}  # of several data sets, the first
 
 
 def overrides_of(group: str, name: str) -> list[str]:
     noise = STEPS[:4] if group == "algo" else STEPS
+    if group == "model":
+        return [*TRIED[name].arguments, *noise]
     return [f"{group}={name}", *noise, *BESIDE.get(f"{group}/{name}", ())]
 
 

@@ -14,10 +14,10 @@ from scipy.stats import binom
 
 from dpfl_bench.privacy.accounting import best, epsilon
 from dpfl_bench.privacy.calibration import calibrate, max_rounds
-from dpfl_bench.privacy.divergences import losses as pld
 from dpfl_bench.privacy.divergences import participation as coins
-from dpfl_bench.privacy.divergences import tails
+from dpfl_bench.privacy.divergences import sampled as pld
 from dpfl_bench.privacy.divergences.gaussian import delta_of_gaussian
+from dpfl_bench.privacy.divergences.losses import eps_of_losses
 from dpfl_bench.privacy.released.composition import Composition, Rounds
 from dpfl_bench.privacy.released.records import RecordReleases
 from dpfl_bench.privacy.released.views import view
@@ -318,14 +318,14 @@ def test_eps_of_a_handful_of_losses() -> None:
     2)), solved by hand.
     """
     losses, probabilities = np.array([-1.0, 1.0, 2.0]), np.array([0.59, 0.3, 0.1])
-    assert tails.eps_of_losses(losses, probabilities, 0.01, 0.009) == math.inf
+    assert eps_of_losses(losses, probabilities, 0.01, 0.009) == math.inf
     for delta, eps in (
         (0.05, 2 + math.log(0.6)),
         (0.2, math.log(0.21 / (0.3 / math.e + 0.1 / math.e**2))),
         (0.41, 0.0),
         (0.3, 0.0),
     ):
-        assert tails.eps_of_losses(losses, probabilities, 0.01, delta) == pytest.approx(eps)
+        assert eps_of_losses(losses, probabilities, 0.01, delta) == pytest.approx(eps)
 
 
 def test_one_release_keeps_its_mass_and_what_is_lost() -> None:

@@ -15,7 +15,8 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from dpfl_bench.privacy.privunit import PrivUnit, ScalarDP, equal_split
+from dpfl_bench.privacy.privunit import PrivUnit, equal_split
+from dpfl_bench.privacy.scalar_dp import ScalarDP
 from dpfl_bench.rng import generator
 
 pytestmark = pytest.mark.one_in(4)

@@ -23,14 +23,14 @@ def refusal(composition: Composition) -> str | None:
 
 def epsilon(composition: Composition, noise: float, delta: float) -> float:
     """Eps at delta; inf where a grid cannot hold the losses. noise: std / sensitivity."""
-    from dpfl_bench.privacy.divergences import losses, participation
+    from dpfl_bench.privacy.divergences import participation, sampled
 
     c = composition
     if c.rounds:
         return participation.participation_pld_epsilon(c.mechanism, c.rate, noise, c.share, c.rounds, delta)
     if c.mechanism == "gaussian":  # T releases are one with noise / sqrt(T)
-        return losses.pld_epsilon("gaussian", 1.0, noise / math.sqrt(c.times), 1, delta)
-    return losses.pld_epsilon(c.mechanism, c.rate, noise, c.times, delta)
+        return sampled.pld_epsilon("gaussian", 1.0, noise / math.sqrt(c.times), 1, delta)
+    return sampled.pld_epsilon(c.mechanism, c.rate, noise, c.times, delta)
 
 
 ACCOUNTANT = Accountant("pld", refusal, epsilon)

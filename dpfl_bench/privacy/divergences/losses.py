@@ -1,63 +1,28 @@
-"""Privacy loss distributions of sampled Gaussian releases, by dp-accounting.
-
-dp_accounting takes a second to import, so it is imported in here only when asked for.
-"""
+""""""
 
 from __future__ import annotations
 
 import math
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
-from dpfl_bench.privacy.divergences.profiles import profile_without_replacement, tail
 
-CELLS = (
-    2**17
-)  # of one release's PLD (a second to make), an eighth of its composition's (8 MB, a tenth of a second)
-
-
-def pld_epsilon(mechanism: str, rate: float, z: float, times: int, delta: float) -> float:
-    """Eps by privacy loss distributions, pessimistic; inf where a grid cannot hold it (use rdp
-    there).
-
-    gaussian: either relation, no sampling. poisson: add_remove_one, both directions. fixed:
-    replace_one, without replacement. Rounding inside its FFT was seen to move delta by 2e-14, to
-    the unsafe side too: delta is lowered by far more than that.
+def eps_of_losses(losses: Any, probabilities: Any, infinite: float, delta: float) -> float:
+    """The smallest eps >= 0 with delta(eps) = infinite + sum of (1 - e^(eps - loss))_+ <= delta, of
+    ascending losses.
     """
-    sure = delta - 1e-12 - 1e-15 * times
-    if 0.5 / z**2 + 10 / z > 500 or times > 10**6 or sure <= 0:
+    if infinite > delta:
         return math.inf
-    return _pld_epsilon(mechanism, rate, z, times, sure, _interval(rate, z, times))
-
-
-def _interval(rate: float, z: float, times: int) -> float:
-    """The grid's step, a power of 2: a 64th of one release's standard deviation, unless that takes
-    too many cells.
-    """
-    deviation = rate * math.sqrt(math.expm1(min(1 / z**2, 30.0)))
-    mean = min(deviation**2, rate / z**2) / 2 + 1e-12
-    spread = times * mean + 20 * math.sqrt(times) * min(deviation, 10 / z)
-    step = max(min(1e-3, deviation / 64), tail(rate, z) / CELLS, spread / (8 * CELLS))
-    return float(2.0 ** math.floor(math.log2(step)))
-
-
-@lru_cache(maxsize=256)
-def _pld_epsilon(mechanism: str, rate: float, z: float, times: int, delta: float, interval: float) -> float:
-    composed = _pld(mechanism, rate, z, interval).self_compose(times)
-    return float(composed.get_epsilon_for_delta(delta))
-
-
-@lru_cache(maxsize=8)
-def _pld(mechanism: str, rate: float, z: float, interval: float) -> Any:
-    from dp_accounting.pld import pld_pmf, privacy_loss_distribution
-
-    if mechanism != "fixed":
-        return privacy_loss_distribution.from_gaussian_mechanism(
-            z, sampling_prob=rate, value_discretization_interval=interval
-        )
-    cells = math.ceil(tail(rate, z) / interval)
-    deltas = profile_without_replacement(np.arange(-cells, cells + 1) * interval, rate, z)
-    pmf = pld_pmf.create_pmf_pessimistic_connect_dots_fixed_gap(interval, -cells, cells, deltas)
-    return privacy_loss_distribution.PrivacyLossDistribution(pmf)
+    losses, probabilities = losses[losses > 0][::-1], np.maximum(probabilities[losses > 0], 0)[::-1]
+    upper = infinite + np.cumsum(probabilities)
+    if not len(upper) or upper[-1] <= delta:
+        return 0.0
+    reference = losses[np.argmax(upper > delta)]  # eps is below, and not by much
+    lower = np.cumsum(probabilities * np.exp(np.minimum(reference - losses, 700)))
+    following = np.append(losses[1:], 0)
+    beyond = upper - lower * np.exp(np.clip(following - reference, -700, 700)) > delta
+    if not beyond.any():
+        return 0.0
+    i = int(np.argmax(beyond))
+    return float(reference + math.log((upper[i] - delta) / lower[i]))

@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from dpfl_bench.privacy.divergences.losses import CELLS
+from dpfl_bench.privacy.divergences.sampled import CELLS
 from dpfl_bench.privacy.divergences.profiles import delta_absent, delta_present, tail
-from dpfl_bench.privacy.divergences.tails import eps_of_losses
+from dpfl_bench.privacy.divergences.losses import eps_of_losses
 from dpfl_bench.privacy.released.composition import Rounds
 
 _CUT = 1e-15  # probability beyond the window that a participation's losses are composed in

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from dpfl_bench.privacy.divergences.renyi import CLOSED_ORDERS
-from dpfl_bench.privacy.divergences.tails import eps_of_losses
+from dpfl_bench.privacy.divergences.losses import eps_of_losses
 from dpfl_bench.privacy.released.composition import Rounds
 
 

@@ -1,21 +1,27 @@
 """What one run releases about its clients: `Releases`.
 
-The unit is one client's whole contribution to one cohort's sum, bounded to norm C.
-Neighbouring federations differ in one client:
+The unit is one client's whole contribution to one cohort's sum, bounded to norm C. Neighbouring
+federations differ in one client:
 
-- `replace_one`: its data are replaced by any other data, so a sum moves by at most 2C.
-- `add_remove_one` means zero-out: the client is present or contributes a zero update, so a sum
+- `replace_one`: the client's data are replaced by any other data, so a sum moves by at most 2C.
+- `add_remove_one` means zero-out: the client is present, or it contributes a zero update, so a sum
   moves by at most C. The public cohort size, the divisor and the noise (the absent client's share
-  included) stay as they are. They must: with shares sized by the number of clients that are really
-  there, the noise variance itself would differ between neighbours, and that alone leaks about d/(4
-  m^2) nats per release of dimension d.
+  included) stay as they are, and they must. If shares were sized by the number of clients that are
+  really there, the noise variance itself would differ between neighbours, and that alone leaks
+  about d/(4 m^2) nats per release of dimension d.
 
-The noise multiplier is std / sensitivity: sensitivity 2C under replace_one, C under add_remove_one;
-for the mean over a lot, 2C/b under replace_one (b records) and C/(rate R) under add_remove_one (R
-records of the smallest client). Under local trust std is each client's own noise; under secagg and
-central it is the noise on the cohort's sum (a share is 1/sqrt(m) of it, m = the realised cohort);
-at record level it is each client's own noise on its gradient. Under mechanism=pure it means
-1/eps_0. Cohorts are drawn independently in every round, never from data.
+The noise multiplier is std / sensitivity. The sensitivity of a sum is 2C under replace_one and C
+under add_remove_one. The sensitivity of a mean over a lot is 2C/b under replace_one (b records) and
+C/(rate R) under add_remove_one (R records of the smallest client). What std is the standard
+deviation of:
+
+- local trust: each client's own noise on its message;
+- secagg and central trust: the noise on the cohort's sum (under secagg a client's share is
+  1/sqrt(m) of it, m being the realised cohort size);
+- record level: each client's own noise on its gradient.
+
+Under mechanism=pure the noise multiplier means 1/eps_0. Cohorts are drawn independently in every
+round, never from data.
 """
 
 from __future__ import annotations
@@ -37,21 +43,28 @@ class Releases:
     """Everything about what one run releases that an accountant needs; it never depends on data.
     Unit: one client.
 
-    `sums_only`: whatever follows a release (the server's step, the clients' memories) is a function
+    sums_only: whatever follows a release (the server's step, the clients' memories) is a function
     of the cohorts' sums and of each client's own data alone. It is False where clients remember
-    their own noise (ScaffNew's shifts, SCAFFOLD's controls made of noisy messages) and for FedEXP's
-    mean of squared norms under local trust: single messages then show through later sums, so nobody
-    is bounded by what one sum hides. `memoryless`: clients keep nothing between rounds. Otherwise
-    what a client does tells in which rounds it took part before, its coins are no longer fresh and
-    secret, and sampling clients amplifies nothing. `companions`: further Gaussian releases of every
-    round, of the same cohort (see `Composition.joint`). `colluding`: clients that pool what they
-    know with the observer (secagg: they take their shares out of the sum). `mechanism`: pure is
-    PrivUnit and its like, eps_0-DP for every message in either relation; local trust only.
+    their own noise (ScaffNew's shifts, SCAFFOLD's controls made of noisy messages), and for
+    FedEXP's mean of squared norms under local trust. Single messages then show through later sums,
+    so the noise of a whole sum hides nobody.
+
+    memoryless: clients keep nothing between rounds. A client that remembers shows by what it does
+    in which rounds it took part before. Its coins are then no longer fresh and secret, and sampling
+    clients amplifies nothing.
+
+    companions: further Gaussian releases of every round, of the same cohort (`Composition.joint`).
+
+    colluding: clients that pool what they know with the observer. Under secagg they take their
+    shares of the noise out of the sum.
+
+    mechanism: `pure` is PrivUnit and its like, eps_0-DP for every message in either relation; local
+    trust only.
     """
 
     rounds: int  # releases of the cohort
     clients: int  # M
-    cohort_size: int  # m: cohort size (expected size under poisson)
+    cohort_size: int  # m: clients of one round (the expected number under poisson)
     sampling: Sampling  # of clients
     trust: Trust
     neighbours: Neighbours

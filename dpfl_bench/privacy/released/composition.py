@@ -9,15 +9,13 @@ from typing import Literal
 from dpfl_bench.privacy import refusals
 
 Mechanism = Literal["gaussian", "poisson", "fixed", "pure"]
-Rounds = tuple[
-    tuple[int, int], ...
-]  # (noised gradients of one participation, rounds with that many), in order
+Rounds = tuple[tuple[int, int], ...]  # (releases of one participation, rounds with that many), in order
 
 
 @dataclass(frozen=True)
 class Companion:
-    """A further Gaussian release that goes with each main one; its noise multiplier is value * z
-    ("times") or value * z^2 ("squared").
+    """A further Gaussian release that goes with each main release of noise multiplier z. Its own
+    noise multiplier is value * z (kind "times") or value * z^2 (kind "squared").
     """
 
     name: str
@@ -30,21 +28,27 @@ class Companion:
             raise refusals.companion_without_value(self.name, self.value)
 
     def noise_multiplier(self, z: float) -> float:
+        """Of the companion, where the main release has z."""
         return self.value * (z if self.kind == "times" else z * z)
 
 
 @dataclass(frozen=True)
 class Composition:
-    """`times` adaptive releases of one mechanism; `scale` multiplies their noise. Unit, relation:
-    those of what it is a view of.
+    """`times` adaptive releases of one mechanism. Same unit and neighbouring relation as the
+    releases that it describes. `scale` multiplies the noise.
 
-    gaussian: no sampling, either neighbouring relation. poisson: sampled at `rate`, add_remove_one.
-    fixed: `sample` of `population` without replacement, replace_one. pure: eps_0-DP each, whatever
-    the sampling; the noise multiplier is 1/eps_0, `scale` and `companions` do not touch it.
+    mechanism:
 
-    With `rounds` it is a *participation*: in each round a coin falls with probability `share`,
-    independently of all else and seen by the observer; if it does, k releases follow, if not,
-    nothing. `times` counts the releases of all rounds.
+    - gaussian: no sampling, either neighbouring relation.
+    - poisson: sampled at `rate`, add_remove_one.
+    - fixed: `sample` of `population` without replacement, replace_one.
+    - pure: every release is eps_0-DP, whatever the sampling. The noise multiplier is 1/eps_0;
+      `scale` and `companions` do not change it.
+
+    With `rounds` the composition is a *participation*. In each round a coin shows heads with
+    probability `share`, independently of everything else, and the observer sees the coin. After
+    heads k releases follow, after tails none. `times` counts the releases of all rounds, as if
+    every coin showed heads.
     """
 
     mechanism: Mechanism
@@ -67,13 +71,14 @@ class Composition:
             )
 
     def joint(self, z: float) -> float:
-        """The noise multiplier of main release and companions as one Gaussian: 1/joint^2 = 1/z^2 +
-        sum of 1/companion(z)^2.
+        """The noise multiplier of main release and companions together, as one Gaussian: 1/joint^2
+        = 1/z^2 + sum of 1/companion(z)^2.
 
-        All of one round speak of the same cohort. Divide each coordinate by its own noise: that is
-        one standard Gaussian vector, whose mean a client (or record) of the cohort moves by at most
-        1/joint, whoever else is in it. The theorems on sampled Gaussians ask for no more than this
-        bound, so they hold for the vector; sampled apart, the parts would need a coin each.
+        Main release and companions of a round are of the same cohort. Divide each coordinate by its
+        own noise: the result is one standard Gaussian vector. A client (or record) of the cohort
+        moves the mean of that vector by at most 1/joint, whoever else is in the cohort. The
+        theorems on sampled Gaussians need no more than this bound, so they hold for the vector.
+        Releases that are sampled separately would need a coin each.
         """
         noises = [z, *(c.noise_multiplier(z) for c in self.companions)]
         if self.mechanism == "pure" or not self.companions or z == math.inf:
@@ -81,15 +86,17 @@ class Composition:
         return 0.0 if min(noises) == 0 else 1 / math.hypot(*(1 / noise for noise in noises))
 
     def apart(self, joint: float) -> float:
-        """The inverse of `joint`: the main release's z, never rounded down."""
+        """The inverse of `joint`: joint noise multiplier -> the main release's z, never rounded
+        down.
+        """
         if self.mechanism == "pure" or not self.companions or joint == math.inf:
             return joint
         straight = 1 + sum(1 / c.value**2 for c in self.companions if c.kind == "times")
         squared = sum(1 / c.value**2 for c in self.companions if c.kind == "squared")
-        # u = 1/z^2 solves straight u + squared u^2 = 1/joint^2
+        # u = 1/z^2 is the solution of straight * u + squared * u^2 = 1/joint^2
         return (
             joint * math.sqrt((straight + math.sqrt(straight**2 + 4 * squared / joint**2)) / 2) * (1 + 1e-12)
         )
 
 
-View = tuple[Composition, ...]  # alternatives: each alone bounds the whole run, so the smallest epsilon holds
+View = tuple[Composition, ...]  # each of them alone bounds the whole run, so the smallest epsilon holds

@@ -1,10 +1,10 @@
 """What one run releases about its records: `RecordReleases`.
 
-The unit is one record of one client (of every client that holds it, where
-partitions overlap), its gradient bounded to norm C. The same two relations; record counts and
-divisors are public and stay as they are.
-
-The noise multiplier: see `clients.py`.
+The unit is one record, its gradient bounded to norm C. Where partitions overlap, it is one record
+of every client that holds it. Neighbours are replace_one (the record is another one, so a sum of
+bounded gradients moves by at most 2C) or add_remove_one (its gradient is there or is zero: C).
+Record counts and divisors are public and the same between neighbours. The noise multiplier is
+defined in `clients.py`.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from dpfl_bench.privacy.released.composition import Rounds
 class RecordReleases:
     """What one run's noised gradients release; it never depends on data. Unit: one record.
 
-    Every client adds full noise to every gradient, so whom one trusts plays no role; what clients
-    send and remember, and what the server makes of it, only processes these gradients. Every
-    gradient draws its own lot, which stays the client's secret.
+    Every client adds full noise to every gradient, so it does not matter whom one trusts. What
+    clients send and remember, and what the server computes from that, is post-processing of these
+    gradients. Every gradient draws its own lot, and the lot stays the client's secret.
     """
 
     rounds: Rounds  # of the whole run; of several seeds that differ, at least as many gradients as any

@@ -1,4 +1,8 @@
-"""What each observer gets to see of a run's releases, as compositions that an accountant bounds."""
+"""What each observer gets to see of a run's releases, as compositions that accountants bound.
+
+Unit and neighbouring relation are those of the releases. `view` is for the run whose schedule was
+drawn, `fresh` for a run whose cohorts are yet to be drawn.
+"""
 
 from __future__ import annotations
 
@@ -15,15 +19,17 @@ Observer = Literal["server", "third_party", "third_party_given_cohorts"]
 
 
 def view(releases: Releases | RecordReleases, observer: Observer) -> View | None:
-    """What bounds `observer`; None if it is trusted, so that nothing does. Unit: client or record,
-    both neighbouring relations.
+    """The compositions that bound what `observer` learns; None if the observer is trusted, so that
+    nothing bounds it. Unit (client or record) and relation: those of the releases.
 
-    `server`: it chooses the cohorts, so sampling clients never amplifies towards it, and `worst`,
-    of the drawn schedule, counts. `third_party`: it sees every global model but neither the cohorts
-    nor, under poisson, their sizes. It is not a client of the run, who would know its own noise,
-    unless `colluding` says so. Its bound averages over the draw of the cohorts and never looks at
-    how the coins fell: a number that did would tell of a secret. `third_party_given_cohorts`: the
-    same third party, told the cohorts of this run. `worst` counts.
+    - server: it chooses the cohorts, so sampling clients never amplifies towards it. It counts the
+      drawn schedule: `releases.worst`.
+    - third_party: it sees every global model, but neither the cohorts nor, under poisson, their
+      sizes. It is no client of the run (a client knows its own noise) unless `colluding` says so.
+      Its bound averages over the draw of the cohorts, and never depends on how the coins fell: a
+      number that did would reveal a secret.
+    - third_party_given_cohorts: the same third party, after it was given the cohorts of this run.
+      It counts `releases.worst`, too.
     """
     refusals.check_known(observer=(observer, ("server", "third_party", "third_party_given_cohorts")))
     if isinstance(releases, Releases) and releases.trust == "central" and observer == "server":
@@ -33,18 +39,18 @@ def view(releases: Releases | RecordReleases, observer: Observer) -> View | None
 
 
 def fresh(releases: Releases | RecordReleases, observer: Observer) -> View | None:
-    """`view` of a run whose cohorts are yet to be drawn, honestly and independently in every round,
-    also towards the server.
+    """`view` of a run whose cohorts are yet to be drawn, honestly and independently in every round.
+    Towards the server, too, it averages over the draw.
     """
-    found = view(releases, observer)
-    if observer != "server" or found is None:
-        return found
-    return (_averaged(releases, found[0]),)
+    drawn = view(releases, observer)
+    if observer != "server" or drawn is None:
+        return drawn
+    return (_averaged(releases, drawn[0]),)
 
 
 def _given_cohorts(releases: Releases | RecordReleases, server: bool) -> Composition:
-    """What an observer that knows the cohorts sees of the client (or of the record's clients) that
-    was drawn most often.
+    """What an observer that knows the cohorts sees of the client that was drawn most often; at
+    record level, of the clients that hold the most exposed record.
     """
     if isinstance(releases, RecordReleases):
         mechanism: Mechanism = "gaussian" if releases.lots == "full" or releases.rate == 1 else releases.lots
@@ -63,32 +69,30 @@ def _given_cohorts(releases: Releases | RecordReleases, server: bool) -> Composi
 
 
 def _scale(releases: Releases, server: bool) -> float:
-    """The noise that hides a client, as a factor of the noise that z speaks of."""
-    if (
-        releases.trust == "central" or releases.mechanism == "pure"
-    ):  # of a sum of PrivUnit's messages no bound is known
-        return 1.0
+    """The noise that hides a client, divided by the noise that the noise multiplier is defined on."""
+    if releases.trust == "central" or releases.mechanism == "pure":
+        return 1.0  # pure: no bound on the sum of PrivUnit's messages is known
     if releases.trust == "local":  # a sum of k messages carries sqrt(k) times one message's noise
         return 1.0 if server or not releases.sums_only else math.sqrt(releases.smallest_cohort)
     if releases.sums_only:
-        return math.sqrt(
-            1 - releases.colluding / releases.smallest_cohort
-        )  # colluding clients take out their shares
-    # Shifts that sum to zero make the others' later updates a readout of their noise: only its own
-    # share is sure to hide a client.
+        # colluding clients take their shares out of the sum
+        return math.sqrt(1 - releases.colluding / releases.smallest_cohort)
+    # Shifts sum to zero, so the other clients' later updates reveal the noise of those clients.
+    # What surely hides a client is its own share of the noise.
     return 1 / math.sqrt(releases.clients if releases.sampling == "poisson" else releases.cohort_size)
 
 
 def _before_the_draw(releases: Releases | RecordReleases, given: Composition) -> Composition:
-    """A third party's bound: sampling amplifies where the coins stay secret; else the average over
-    coins that are seen.
+    """A third party's bound. Where the coins stay secret, sampling clients amplifies; else the
+    bound averages over coins that are seen.
 
-    At record level sampling clients does not amplify: a client that stays away takes its whole
-    update with it, not one record's part of it, and the noise is not sized to hide that. At client
-    level it amplifies where a dominating pair is known, where a cohort's size does not show (a
-    poisson cohort's does, in the noise of its messages' sum, and an empty one as no change at all),
-    and where nobody can tell how earlier coins fell: neither clients that remember nor clients that
-    collude.
+    At record level sampling clients does not amplify. A client that stays away takes its whole
+    update with it, and the noise is sized to hide one record's part of an update only.
+
+    At client level it amplifies under three conditions. A dominating pair is known. The cohort's
+    size does not show (a poisson cohort's size does: in the noise of the sum of its messages, and
+    an empty cohort as no change at all). Nobody can tell how earlier coins fell: no client
+    remembers, and no client colludes.
     """
     if isinstance(releases, RecordReleases) or releases.cohort_size == releases.clients:
         return _averaged(releases, given)
@@ -110,15 +114,14 @@ _AMPLIFIED: dict[tuple[Sampling, Neighbours], Mechanism] = {
 
 
 def _averaged(releases: Releases | RecordReleases, given: Composition) -> Composition:
-    """The average over coins that the observer sees: in how many rounds a client takes part is not
-    known before they fall.
+    """The average over coins that the observer sees. In how many rounds a client takes part is not
+    known before the coins fall.
     """
     if isinstance(releases, RecordReleases):
         if releases.share == 1 or not releases.rounds:
             return given
-        if (
-            releases.holders > 1
-        ):  # the coins of several holders are not independent: as if they all took part in every round
+        if releases.holders > 1:
+            # the coins of several holders are not independent: count every holder in every round
             return dataclasses.replace(given, times=releases.gradients * releases.holders)
         return dataclasses.replace(
             given, times=releases.gradients, share=releases.share, rounds=releases.rounds

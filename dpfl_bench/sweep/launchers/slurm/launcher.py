@@ -26,6 +26,7 @@ from dpfl_bench.sweep.launchers.slurm import queue, submission
 from dpfl_bench.sweep.launchers.slurm.queue import Full
 from dpfl_bench.sweep.launchers.slurm.submission import Record
 from dpfl_bench.sweep.launchers.slurm.task import Task
+from dpfl_bench.sweep.launchers.slurm.watch import Watch
 from dpfl_bench.sweep.progress import Progress
 
 FULL = re.compile("MaxSubmit")  # Assoc..., QOS...: the site's limit of jobs in the queue
@@ -92,8 +93,6 @@ class Slurm:
         return self.array_parallelism
 
     def launch(self, points: Sequence[Point], progress: Progress) -> None:
-        from dpfl_bench.sweep.launchers.slurm.watch import Watch
-
         _submitit()
         if points:
             Watch(self, points, progress).run()

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Literal, Protocol
 
 from dpfl_bench.checks.errors import ConfigError
 from dpfl_bench.machine.say import say
@@ -27,10 +27,26 @@ from dpfl_bench.sweep.launchers.slurm.task import Task
 from dpfl_bench.sweep.launchers.slurm.verdict import Verdict, verdicts, write_failed
 from dpfl_bench.sweep.progress import Progress
 
-if TYPE_CHECKING:
-    from dpfl_bench.sweep.launchers.slurm.launcher import Slurm
-
 WAITS_FOREVER = re.compile(r"held|NeverSatisfied", re.I)  # squeue's reasons
+
+
+class Submitter(Protocol):
+    """What the watch needs of the launcher (launcher.Slurm): the options, and how points are
+    submitted.
+    """
+
+    @property
+    def poll_seconds(self) -> int: ...
+    @property
+    def settle_seconds(self) -> int: ...
+    @property
+    def requeues(self) -> int: ...
+    @property
+    def on_interrupt(self) -> Literal["cancel", "detach"] | None: ...
+
+    def tasks(self, points: Sequence[Point]) -> list[Task]: ...
+    def arrays(self, tasks: Sequence[Task]) -> list[Sequence[Task]]: ...
+    def submit(self, root: Path, tasks: Sequence[Task]) -> Record: ...
 
 
 @dataclass
@@ -52,7 +68,7 @@ class Queued:
 
 
 class Watch:
-    def __init__(self, slurm: Slurm, points: Sequence[Point], progress: Progress) -> None:
+    def __init__(self, slurm: Submitter, points: Sequence[Point], progress: Progress) -> None:
         self.slurm, self.progress = slurm, progress
         self.root = Path(points[0].outputs) / "slurm"
         self.todo = {point.run_id: point for point in points}  # not in the queue
