@@ -130,8 +130,8 @@ class Watched:
 
 
 def test_the_cohorts_memories_are_the_promised_ones(algo: Algo) -> None:
-    """`remember` is called for each client of a cohort, in chunks, where the algorithm remembers; the
-    others' memories stay.
+    """`remember` is called for each client of a cohort, in chunks, where the algorithm remembers;
+    the others' memories stay.
     """
     played = player_of(algo.settings(sampled_clients=6))
     watched = Watched(played.player.algorithm)
