@@ -16,10 +16,10 @@ others' later updates reveal one's own message, share of the noise and all, and 
 its sums would claim far too small an eps (tests/algorithms/test_shifts.py is the counterexample).
 There the default is privacy.memory=own_update: h_i holds the client's bounded update without its
 noise, which is valid for the eps that the sums cost. The shifts then sum to a random walk of the
-released noise instead of 0: harmless over few rounds, a drag over many (README). With own_message
-under secagg a client's own share of the noise alone is accounted. With cohorts, an absent client
-keeps its shift. local_momentum is not in the paper: line 10's p / eta knows nothing of its gain,
-and .9 diverges where .5 converges.
+released noise instead of 0: harmless over few rounds, a drag over many
+(docs/privacy-derivations.md). With own_message under secagg a client's own share of the noise alone
+is accounted. With cohorts, an absent client keeps its shift. local_momentum is not in the paper:
+line 10's p / eta knows nothing of its gain, and .9 diverges where .5 converges.
 """
 
 from __future__ import annotations

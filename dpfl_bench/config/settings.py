@@ -216,8 +216,8 @@ class Settings:
 
 
 def _of_the_data(dataset: dict[str, Any]) -> list[str]:
-    """Statistics of the records that change what every client trains on (docs/privacy.md, what of
-    the data a run uses).
+    """Statistics of the records that change what every client trains on (docs/privacy-data.md, what
+    of the data a run uses).
     """
     leaks = []
     if dataset.get("standardise") == "data":

@@ -1,5 +1,5 @@
-"""`dpfl-bench plan`: its keys, its text, and the golden numbers of PAPERS.md for `balancing` and
-`normalized`.
+"""`dpfl-bench plan`: its keys, its text, and the golden numbers of docs/papers.md for `balancing`
+and `normalized`.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def test_text_says_the_same() -> None:
 )
 @pytest.mark.parametrize("privacy", ["local", "secagg"])
 def test_v_of_balancing(eps: float, one: float, two: float, privacy: str) -> None:
-    """PAPERS.md: v at delta=1e-5, for sensitivity C and 2C, whatever the number of releases."""
+    """docs/papers.md: v at delta=1e-5, sensitivity C and 2C, whatever the number of releases."""
     for neighbours, expected in (("add_remove_one", one), ("replace_one", two)):
         given = [f"eps={eps}", f"privacy={privacy}", f"privacy.neighbours={neighbours}", "delta=1e-5"]
         made = planned(*given, "rounds=37", "local_steps=2")
@@ -99,8 +99,8 @@ def test_v_of_balancing(eps: float, one: float, two: float, privacy: str) -> Non
 
 @pytest.mark.parametrize(("eps", "expected"), [(3.3, 2153.92), (2, 1894.40), (1, 1535.18), (0.5, 1175.96)])
 def test_T_star_of_balancing(eps: float, expected: float) -> None:
-    """PAPERS.md: psi0=1e8, delta=1e-5, mu=.01, L=2.596214, v=8, C=.1, N=10, d=112; B(T) is least
-    there.
+    """docs/papers.md: psi0=1e8, delta=1e-5, mu=.01, L=2.596214, v=8, C=.1, N=10, d=112; B(T) is
+    least there.
     """
     mushrooms = ["dataset=mushrooms", "model.l2=.01", "delta=1e-5", "theory.psi0=1e8", "clients=10"]
     formula = ["privacy=local", "privacy.calibration=formula", "privacy.v=8", "privacy.clip=.1"]
@@ -135,7 +135,7 @@ def test_a_small_psi0_buys_nothing() -> None:
     ("eps", "delta", "expected"), [(5, 1e-6, 1.7381), (5, 1e-5, 1.7273), (2, 1e-5, 1.3812)]
 )
 def test_q_of_normalized(eps: float, delta: float, expected: float) -> None:
-    """PAPERS.md: full participation, add/remove one client; times 4 for replace-one."""
+    """docs/papers.md: full participation, add/remove one client; times 4 for replace-one."""
     given = ("algo=dp_normfedavg", f"eps={eps}", f"delta={delta}")
     assert planned(*given, "privacy.neighbours=add_remove_one")["implied"]["q"] == pytest.approx(
         expected, abs=6e-5

@@ -148,9 +148,9 @@ def scalar_dp(r, C, eps2, constants):
 
 
 def test_norm_constants_of_privunit():
-    """eps2 = 2: the values recomputed from the paper (PAPERS.md), and what they are for: ScalarDP
-    is unbiased, and the estimate of the squared norm is never above it on average (Lemma D.3),
-    exactly it halfway between two levels.
+    """eps2 = 2: the values recomputed from the paper (docs/papers.md), and what they are for:
+    ScalarDP is unbiased, and the estimate of the squared norm is never above it on average (Lemma
+    D.3), exactly it halfway between two levels.
     """
     C, m = 3.0, 0.1
     got = ref.norm_constants(2.0, C, m)

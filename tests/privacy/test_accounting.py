@@ -62,7 +62,7 @@ def test_inverses_err_on_the_private_side(mu: float, delta: float) -> None:
     ],
 )
 def test_fedexp_table_1(mu: float, eps: float) -> None:
-    """PAPERS.md, fedexp; the synthetic row has M = 1000 clients."""
+    """docs/papers.md, fedexp; the synthetic row has M = 1000 clients."""
     assert eps_of_gaussian(mu, 1e-5) == pytest.approx(eps, abs=6e-3 if eps > 100 else 6e-6)
 
 

@@ -69,8 +69,8 @@ COMPANIONS = (Companion("norms", "squared", 0.4), Companion("bits", "times", 5.0
 @pytest.mark.parametrize(("eps", "v"), [(3.3, 1.5469), (2, 1.3812), (1, 1.2089), (0.5, 1.0737)])
 @pytest.mark.parametrize("rounds", [1, 50, 4000])
 def test_balancing_v(eps: float, v: float, rounds: int) -> None:
-    """PAPERS.md: v is the same for any number of releases; local trust and replace_one (sensitivity
-    2C) quadruple it.
+    """docs/papers.md: v is the same for any number of releases; local trust and replace_one
+    (sensitivity 2C) quadruple it.
     """
     for neighbours, ratio in (("add_remove_one", 1), ("replace_one", 2)):
         noise = calibrate(full(rounds, neighbours=neighbours), "server", eps, 1e-5)
@@ -100,8 +100,8 @@ def test_normalized_q(eps: float, delta: float, q: float) -> None:
     ],
 )
 def test_pfl_noise_exactly(rounds: int, batches: int, eps: float, sigma: float) -> None:
-    """PAPERS.md, pfl: Poisson sampling, add/remove, delta 1e-5, PLD. Its records are our clients
-    here; the arithmetic is the same.
+    """docs/papers.md, pfl: Poisson sampling, add/remove, delta 1e-5, PLD. Its records are our
+    clients here; the arithmetic is the same.
     """
     noise = calibrate(poisson(rounds, batches, 1), "third_party", eps, 1e-5)
     assert sigma - 5e-5 <= noise <= sigma * 1.001

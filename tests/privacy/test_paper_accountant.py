@@ -89,7 +89,7 @@ def test_dpscaffold_table_1(sigma: int, row: tuple[int, ...]) -> None:
     ],
 )
 def test_curve_of_one_round(k: int, curve: list[float]) -> None:
-    """PAPERS.md: K(alpha) at sigma_g = 10, five clients a round."""
+    """docs/papers.md: K(alpha) at sigma_g = 10, five clients a round."""
     assert dpscaffold.round_curve(10 * math.sqrt(5), 0.2, 0.05, k)[:7] == pytest.approx(curve, rel=1e-8)
 
 
@@ -136,8 +136,8 @@ def test_rounds_of_several_lengths_add_up() -> None:
 
 
 def test_it_claims_too_little() -> None:
-    """PAPERS.md: K = 1, all records, sigma_g = 5, one client of a hundred, T = 1000: .90 by the
-    printed rule where 3.02 is true.
+    """docs/papers.md: K = 1, all records, sigma_g = 5, one client of a hundred, T = 1000: .90 by
+    the printed rule where 3.02 is true.
     """
     rounds = ((1, 1000),)
     assert dpscaffold.epsilon(5.0, 1.0, 0.01, rounds, 1e-5) == pytest.approx(0.90, abs=5e-3)

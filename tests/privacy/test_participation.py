@@ -56,7 +56,7 @@ def records(k: int, rounds: int, share: float, worst: int | None = None) -> Reco
     )
 
 
-# ---- golden numbers (PAPERS.md, dpscaffold; s = .2, l = .2 but in the last setting) ----
+# ---- golden numbers (docs/papers.md, dpscaffold; s = .2, l = .2 but in the last setting) ----
 
 SETTINGS = [
     (60.0, 50, 400, 2.5e-6, 0.2, 4000),

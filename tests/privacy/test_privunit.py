@@ -57,7 +57,7 @@ def integral(dimension: int, low: float, high: float, power: int = 0) -> float:
     return float(top + np.log(np.sum(halves * weights * np.exp(logs - top))))
 
 
-# --- Golden numbers (PAPERS.md, `fedexp`) ---
+# --- Golden numbers (docs/papers.md, `fedexp`) ---
 
 
 @pytest.mark.parametrize(

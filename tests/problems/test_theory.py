@@ -1,5 +1,5 @@
-"""`balancing`, Theorem 1 and Corollary 1: the check values of PAPERS.md, the recursion, and psi_0
-of real logistic regressions.
+"""`balancing`, Theorem 1 and Corollary 1: the check values of docs/papers.md, the recursion, and
+psi_0 of real logistic regressions.
 """
 
 import math
