@@ -28,7 +28,7 @@ from dpfl_bench.federation.diagnostics import Diagnostics
 from dpfl_bench.federation.round_player import RoundPlayer
 from dpfl_bench.privacy.ledger import Ledger, OverspentError
 
-pytestmark = pytest.mark.one_in(3)
+pytestmark = pytest.mark.one_in(6)
 
 LOTS = {"batch_size": 4, "sampled_clients": 6}  # something to draw for the algorithms without noise too
 ROUNDING = {"float32": 1e-5, "float64": 1e-13}  # of sums in another order, after a few rounds

@@ -11,7 +11,7 @@ import pytest
 import torch
 from helpers.federations import TINY, Played, player_of, settings_of
 
-pytestmark = pytest.mark.one_in(3)
+pytestmark = pytest.mark.one_in(6)
 
 WHERE = {
     "no-privacy": ("eps=inf",),

@@ -18,6 +18,8 @@ from dpfl_bench.privacy.accounting import epsilon
 from dpfl_bench.privacy.divergences.gaussian import eps_of_gaussian
 from dpfl_bench.privacy.released.composition import Composition
 
+pytestmark = pytest.mark.one_in(4)
+
 
 def planned(*overrides: str) -> Any:
     return call("plan", "--json", *overrides).json
@@ -32,6 +34,7 @@ POISSON = ("privacy.neighbours=add_remove_one", "sample_rate=0.2")
 FIXED = ("batch_size=800", "records=4000")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("lots", "eps"), [(POISSON, 0.8553), (FIXED, 0.8599)], ids=["poisson", "fixed"])
 def test_the_participation_accountant_is_the_default_at_record_level(
     lots: tuple[str, ...], eps: float
@@ -81,6 +84,7 @@ def test_calibrated_to_three_it_needs_half_the_noise() -> None:
 # `pfl`, overlapping clients
 
 
+@pytest.mark.slow
 def test_pfl_noise_and_epochs() -> None:
     made = planned("algo=pfl", "dataset=mnist", "clients=10", "local_epochs=4", "total_epochs=20", "eps=2.93")
     assert (made["local_steps"], made["rounds"], made["releases_of_worst_client"]) == (4 * 94, 5, 20 * 94)
@@ -128,6 +132,7 @@ def test_a_record_is_counted_over_all_clients_that_hold_it(clients: int) -> None
     assert alone.planned.worst == 2 * 94
 
 
+@pytest.mark.slow
 def test_a_run_on_overlapping_clients_spends_what_the_plan_foresaw() -> None:
     overrides = ("algo=dp_fedavg", "privacy=record", "privacy.neighbours=add_remove_one", "sample_rate=0.2",
                  "partition=overlap",
@@ -147,6 +152,7 @@ def test_a_run_on_overlapping_clients_spends_what_the_plan_foresaw() -> None:
 # fixed lots and unequal clients: the smallest client's rate
 
 
+@pytest.mark.slow
 def test_the_smallest_client_sets_the_sampling_rate() -> None:
     overrides = (
         "algo=dp_fedavg",
@@ -170,6 +176,7 @@ def test_the_smallest_client_sets_the_sampling_rate() -> None:
     assert whole.planned.worst == 8
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "overrides",
     [
@@ -200,6 +207,7 @@ def test_natural_clients_have_to_be_told() -> None:
 # budget stop
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("algo", ["dp_fedavg", "dp_scaffnew"])
 @pytest.mark.parametrize("repeats", [1, 2])
 def test_a_run_ends_before_the_release_that_would_exceed_the_budget(algo: str, repeats: int) -> None:
@@ -226,6 +234,7 @@ def test_a_budget_that_is_not_reached_stops_nothing() -> None:
     assert made["eps"] < 1
 
 
+@pytest.mark.slow
 def test_it_stops_sampled_runs_too() -> None:
     made = planned("algo=dp_fedavg", "privacy=central", "sampled_clients=9", "repeats=3",
                    "privacy.calibration=fixed", "rounds=60",
@@ -234,6 +243,7 @@ def test_it_stops_sampled_runs_too() -> None:
     assert 1 < made["rounds"] < 60
 
 
+@pytest.mark.slow
 def test_where_a_run_stops_does_not_tell_how_the_cohorts_fell() -> None:
     """A reviewer's case: chosen by the drawn cohorts, the number of rounds was 10, 11 or 12, and
     delta 1.13 times what was said.
@@ -285,6 +295,7 @@ def test_against_colluders_the_noise_grows() -> None:
 # all observers and accountants
 
 
+@pytest.mark.slow
 def test_views_side_by_side() -> None:
     text = call(
         "plan", "--views", "algo=dp_fedavg", "privacy=local", "sampled_clients=9", "client_sampling=fixed"
@@ -321,6 +332,7 @@ def test_privunit_is_calibrated_over_all_rounds() -> None:
     assert told["eps"] == metrics(folder)["eps"].max() == made["eps"]
 
 
+@pytest.mark.slow
 def test_fedexp_table_1_through_the_command() -> None:
     shared = ("algo=dp_fedexp", "dataset=synthetic_linear", "privacy.calibration=fixed", "local_steps=20")
     unit = planned(

@@ -130,6 +130,7 @@ def entries(folder: Path) -> list[Path]:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("factor", [1 / 20, 20.0, 0.999])
 def test_a_forged_noise_is_not_used(factor: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An entry with a twentieth of the noise made `eps=2` train at eps 1006, with exit code 0."""

@@ -26,6 +26,9 @@ from omegaconf import OmegaConf
 from dpfl_bench.assembly.data import load_data
 from dpfl_bench.data import dealt, download, verdict
 
+pytestmark = pytest.mark.one_in(3)
+
+
 CONTENT = "".join(f"{1 + i % 2} {1 + i % 5}:1 {6 + i % 3}:0.5\n" for i in range(60)).encode()
 SHA256 = hashlib.sha256(CONTENT).hexdigest()
 SHIPPED = {file.stem for file in (CONF / "dataset").glob("[!_]*.yaml")}
@@ -98,6 +101,7 @@ def test_list_of_an_empty_folder(root: Path) -> None:
     assert all(f"\n{name} " in said.out for name in listed)
 
 
+@pytest.mark.slow
 def test_list_tells_partly_from_ready(root: Path) -> None:
     def state(name: str) -> tuple[str, list[str]]:
         found = next(entry for entry in call("data", "list", "--json").json if entry["name"] == name)
@@ -383,6 +387,7 @@ def test_verify_never_downloads(root: Path, url: str) -> None:
     assert not root.exists()
 
 
+@pytest.mark.slow
 def test_verify_of_libsvm_files(root: Path) -> None:
     file = root / "libsvm" / "mushrooms"
     file.parent.mkdir(parents=True)
@@ -432,6 +437,7 @@ def test_verify_of_whole_real_data(name: str, files: str) -> None:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "folder", "found"),
     [
@@ -454,6 +460,7 @@ def test_verify_of_real_subsets(name: str, folder: str, found: str) -> None:
 # show
 
 
+@pytest.mark.slow
 def test_show_is_what_a_run_would_deal(tmp_path: Path) -> None:
     overrides = ("dataset=digits", "partition=dirichlet", "clients=50")
     shown = call("data", "show", *overrides, "--json").json
@@ -543,6 +550,7 @@ def test_errors_are_one_line(arguments: list[str], said: str) -> None:
     assert said in one_line(found.err)
 
 
+@pytest.mark.slow
 def test_json_alone_goes_to_stdout() -> None:
     """In a process of its own, where libraries print too."""
     done = subprocess.run(

@@ -9,6 +9,9 @@ import math
 import pytest
 from helpers.command import QUICK, call, metrics, read
 
+pytestmark = pytest.mark.one_in(6)
+
+
 GRID = """
 eps=2 local_steps=1 privacy=secagg privacy.neighbours=replace_one
 eps=.5 local_steps=10 privacy=secagg privacy.neighbours=add_remove_one
@@ -29,6 +32,7 @@ eps=.01 local_steps=20
 """.strip().splitlines()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("overrides", GRID)
 def test_exact_calibration_meets_the_target(overrides: str) -> None:
     given = [*overrides.split(), "total_steps=40", "eval_every=1", *QUICK]

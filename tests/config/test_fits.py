@@ -30,7 +30,7 @@ from dpfl_bench.machine import device
 from dpfl_bench.problems.linear_problem import LinearProblem
 from dpfl_bench.problems.module import ModuleProblem
 
-pytestmark = pytest.mark.one_in(6)
+pytestmark = pytest.mark.one_in(10)
 
 # overrides | the whole line, as a regular expression
 REFUSED = r"""
@@ -212,6 +212,7 @@ def late(made: Settings) -> str:
     return "" if found == expected else f"outputs of shape {found}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dataset", [name for name in names("dataset") if name != "libsvm"])
 def test_models_are_refused_early_where_they_would_be_late(
     dataset: str, models: list[dict[str, Any]]
@@ -361,6 +362,7 @@ def test_files_are_fetched_and_shown_whatever_the_default_model_is(own: str) -> 
 # --- what it costs ---
 
 
+@pytest.mark.slow
 def test_no_torch() -> None:
     code = (
         "from dpfl_bench.config.validate import settings; from dpfl_bench.config.compose import composed;"
@@ -414,6 +416,7 @@ def test_a_sweep_says_once_what_is_missing(
         assert re.fullmatch(f"dpfl-bench: dataset={expected}", line), line
 
 
+@pytest.mark.slow
 def test_looking_for_files_loads_no_torch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DPFL_DATA_DIR", str(tmp_path / "none"))
     loaded = loaded_by(

@@ -18,7 +18,7 @@ from dpfl_bench.config.call import call
 from dpfl_bench.experiment import run
 from dpfl_bench.experiment.player import build_player
 
-pytestmark = pytest.mark.one_in(6)
+pytestmark = pytest.mark.one_in(8)
 
 FILES = sorted(
     file.relative_to(CONF) for group in compose.GROUPS for file in (CONF / group).glob("[!_]*.yaml")

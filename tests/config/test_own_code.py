@@ -12,7 +12,7 @@ from helpers.federations import CONF, settings_of
 
 from dpfl_bench.checks.errors import ConfigError
 
-pytestmark = pytest.mark.one_in(6)
+pytestmark = pytest.mark.one_in(10)
 
 # a module whose functions tell that they were called
 MINE = """
@@ -158,6 +158,7 @@ NEEDS_PARAMETERS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("overrides", NEEDS_PARAMETERS)
 def test_plan_asks_how_many_parameters_a_model_of_one_s_own_has(
     overrides: tuple[str, ...], tmp_path: Path, log: Path

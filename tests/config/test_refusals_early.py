@@ -12,7 +12,7 @@ from helpers.refusals import check, table
 
 from dpfl_bench.experiment import job
 
-pytestmark = pytest.mark.one_in(4)
+pytestmark = pytest.mark.one_in(6)
 
 # overrides | what the line has to name | a word of the remedy
 REFUSED = """

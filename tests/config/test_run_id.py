@@ -15,7 +15,7 @@ from helpers.federations import CONF, settings_of
 from dpfl_bench.config import compose, identity
 from dpfl_bench.config.settings import Settings
 
-pytestmark = pytest.mark.one_in(3)
+pytestmark = pytest.mark.one_in(5)
 
 DEFAULT = settings_of()
 

@@ -607,6 +607,7 @@ def test_real_reddit() -> None:
     assert (made.train_y[:, :-1][inside] == made.train_x[:, 1:][inside]).mean() > 0.97
 
 
+@pytest.mark.slow
 def test_one_users_lists_at_a_time() -> None:
     """Against the whole file's numbers as Python's, which on the whole FEMNIST are gigabytes."""
     file = next((real("femnist") / "train").glob("*.json"))

@@ -23,6 +23,9 @@ import pytest
 from helpers.command import call, read
 from helpers.pages import ROOT, WITH_COMMANDS, Line, lines
 
+pytestmark = pytest.mark.one_in(6)
+
+
 STARTS = re.compile(r"(dpfl-bench|scripts/\w+|\.venv/bin/\S+|pip|export|source)( |$)")
 FLAGS = {"-m", "--dry-run", "--force", "--accept"}  # of `run`, which a dry run of one job does without
 

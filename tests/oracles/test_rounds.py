@@ -76,6 +76,7 @@ def test_fedavg_stops_at_its_own_fixed_point():
     assert np.linalg.norm(last - pooled_optimum("squared", clients, 0.1, 2, False)) > 0.05
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "classes"), KINDS)
 @pytest.mark.parametrize("random_steps", [False, True])
 def test_scaffnew_reaches_the_pooled_optimum_and_fedavg_does_not(kind, classes, random_steps):

@@ -11,6 +11,9 @@ from scipy import stats
 from dpfl_bench import rng
 from dpfl_bench.privacy import mechanisms
 
+pytestmark = pytest.mark.one_in(2)
+
+
 both = pytest.mark.parametrize("dtype", [np.float32, np.float64])
 GOLDEN = "b6e40a3f60f077beba75073fbc8318bf7572f2bea9c30bbeeb70ce3e96ec44be"
 MANY = 1_000_003  # an odd number, of several blocks
@@ -28,6 +31,7 @@ def fits(numbers: np.ndarray) -> bool:
     return bool(stats.kstest(z, "norm").pvalue > 1e-6 and (moments < 5 * errors).all())
 
 
+@pytest.mark.slow
 @both
 def test_they_are_normal(dtype: mechanisms.Format) -> None:
     (row,) = mechanisms.normals(streams(1), MANY, dtype)

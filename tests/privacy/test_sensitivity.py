@@ -17,6 +17,9 @@ from dpfl_bench.data.records import Records
 from dpfl_bench.federation.schedule import PlannedRound
 from dpfl_bench.privacy import mechanisms
 
+pytestmark = pytest.mark.one_in(4)
+
+
 CLIENTS, RECORDS, FEATURES = 7, 4, 5
 CLIP = 0.8
 ROUNDING = 1 + 1e-9

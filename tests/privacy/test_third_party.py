@@ -39,6 +39,7 @@ def plan(*overrides: str) -> Any:
     return call("plan", "--json", *overrides).json
 
 
+@pytest.mark.slow
 def test_record_level_every_seed_prints_the_average() -> None:
     """Seed 1 had lucky cohorts and printed 1.774; all others 1.9992."""
     made = [plan(*RECORD, f"seed={seed}") for seed in range(6)]
@@ -49,6 +50,7 @@ def test_record_level_every_seed_prints_the_average() -> None:
     assert {m["max_rounds"] for m in made} == {made[0]["max_rounds"]}
 
 
+@pytest.mark.slow
 def test_client_level_every_seed_prints_the_average() -> None:
     """Where the worst client was drawn twice in four rounds it printed 30.51."""
     made = [plan(*CLIENT, f"seed={seed}") for seed in range(6)]
@@ -58,6 +60,7 @@ def test_client_level_every_seed_prints_the_average() -> None:
     assert {m["views"]["server"] for m in made} == {m["views"]["third_party_given_cohorts"] for m in made}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "overrides",
     [RECORD, (*CLIENT, "seed=1"), (*CLIENT, "privacy.neighbours=add_remove_one")],
@@ -79,6 +82,7 @@ def test_all_clients_have_no_second_view() -> None:
     assert set(told["views"]) == {"server", "third_party"}
 
 
+@pytest.mark.slow
 def test_tuning_takes_fresh_draws_also_towards_the_server(tmp_path: Path) -> None:
     """A trial draws cohorts of its own: those of the runs at hand may have been lucky ones."""
     overrides = [o for o in CLIENT if o not in (THIRD, "rounds=4")] + ["rounds=9"]

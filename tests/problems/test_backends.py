@@ -200,6 +200,7 @@ LEVELS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("name", ["cnn", "lstm"])
 def test_backends_by_workers(name: str, level: str) -> None:

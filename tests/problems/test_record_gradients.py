@@ -409,6 +409,7 @@ def test_no_long_row_is_longer_than_the_bound(classes: int) -> None:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("held", [0, 2**26])
 def test_records_on_a_kink(held: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """At a ReLU's kink rounding decides which gradient a record has: only the very gradient that

@@ -18,7 +18,7 @@ from dpfl_bench.problems.bookkeeping import (
     supported,
 )
 
-pytestmark = pytest.mark.one_in(8)
+pytestmark = pytest.mark.one_in(12)
 
 each_dtype = pytest.mark.parametrize("dtype", DTYPES)
 

@@ -271,6 +271,7 @@ def test_losses_of_another_shape() -> None:
         Tapped(nn.Linear(4, 3), lambda outputs, targets: outputs.sum(), torch.zeros(5, 4), torch.zeros(5))
 
 
+@pytest.mark.slow
 def test_used_again_on_the_way_back() -> None:
     """Checkpointing computes the forward pass once more."""
     checkpoint = partial(torch.utils.checkpoint.checkpoint, use_reentrant=False)
