@@ -14,6 +14,7 @@ import pytest
 from scipy import stats
 
 from dpfl_bench.privacy import accounting, selection
+from dpfl_bench.privacy.divergences.gaussian import delta_of_gaussian, eps_of_gaussian
 from dpfl_bench.privacy.divergences.pure import pure_epsilon, pure_rdp
 from dpfl_bench.privacy.divergences.renyi import CLOSED_ORDERS
 from dpfl_bench.privacy.refusals import PrivacyError
@@ -144,7 +145,7 @@ def test_eps_holds_and_is_not_absurdly_loose(distribution: str, mean: float, mu:
     )
     assert exact <= selection.epsilon(one, DELTA, distribution, mean) <= 2.4 * exact
     if mean > 2:
-        assert exact > 1.01 * gaussian.eps_of_gaussian(mu, DELTA), (
+        assert exact > 1.01 * eps_of_gaussian(mu, DELTA), (
             "the best of several is less private than one"
         )
 
@@ -323,7 +324,7 @@ def test_a_gaussians_own_delta_is_less_than_what_its_divergences_tell() -> None:
     one = gaussian(0.5)
     looser = Trial(one.orders, one.divergences, None)
     for eps in (0.01, 0.1, 1.0):
-        assert gaussian.delta_of_gaussian(0.5, eps) == one.delta(eps) < looser.delta(eps)
+        assert delta_of_gaussian(0.5, eps) == one.delta(eps) < looser.delta(eps)
     assert selection.epsilon(one, DELTA, "poisson", 10) < selection.epsilon(looser, DELTA, "poisson", 10)
 
 
