@@ -14,7 +14,7 @@ from typing import Any
 # verb -> its file in commands/, whose `command` takes the words after the verb and returns the exit code
 VERBS = {
     "run": "run",
-    "plan": "plan_command",
+    "plan": "plan",
     "replay": "replay",
     "status": "status",
     "collect": "collect",

@@ -6,9 +6,9 @@ builds. Prints one JSON line.
     .venv/bin/python scripts/bench_engine.py --workload W1 --overheads
     .venv/bin/python scripts/bench_engine.py --workload W3 --privacy --repeat 15
 
---check compares the iterates with those of one loop per client and record. --overheads says what
-evaluation, logging and checkpoints cost in a whole run. --privacy compares rounds with privacy with
-the same rounds without.
+--check compares the iterates with those of one plain loop per client and record. --overheads says
+what evaluation, logging and checkpoints cost in a whole run, --privacy what a round costs with
+privacy against the same round without.
 
 W1: logistic regression at client level, W2: a CNN (26,010 parameters) at client level, W3: that CNN
 at record level, W3L: logistic regression at record level. The data are random numbers that depend
@@ -76,12 +76,13 @@ def job(work: Workload, rounds: int, more: list[str]) -> Any:
 
     from dpfl_bench.assembly.algorithm import build_algorithm
     from dpfl_bench.assembly.data import Data
-    from dpfl_bench.assembly.holders import Holders
     from dpfl_bench.assembly.model import build_problem
-    from dpfl_bench.budget.budget import Budget, drawn_schedules
+    from dpfl_bench.budget.budget import Budget
+    from dpfl_bench.budget.schedules import drawn_schedules
     from dpfl_bench.config import compose, validate
     from dpfl_bench.experiment.job import Job
     from dpfl_bench.federation.clients import Federation
+    from dpfl_bench.federation.holders import Holders
     from dpfl_bench.federation.sampling import LotRule
     from dpfl_bench.machine import device
 
@@ -191,7 +192,7 @@ def privacy(work: Workload, repeat: int, more: list[str]) -> dict[str, Any]:
     ratio = statistics.median(a / b for a, b in zip(*seconds.values(), strict=True))
     return {
         **_products(),
-        **{name: statistics.median(found) for name, found in seconds.items()},
+        **{name: statistics.median(rounds) for name, rounds in seconds.items()},
         "ratio": ratio,
     }
 
@@ -240,7 +241,7 @@ def naive(made: Any, round: Any, x: Any) -> Any:
     from torch.nn import functional
 
     from dpfl_bench.federation.sampling import LotRule
-    from dpfl_bench.privacy import mechanisms
+    from dpfl_bench.privacy import noise_draws
 
     settings, federation = made.settings, made.data.federation
     at_records = settings.privacy.unit == "record"
@@ -250,7 +251,7 @@ def naive(made: Any, round: Any, x: Any) -> Any:
     for client in round.cohort.tolist():
         torch.nn.utils.vector_to_parameters(x.clone(), network.parameters())
         optimiser = torch.optim.SGD(network.parameters(), lr=settings.lr)
-        stream = mechanisms.RecordGaussian(settings.seed, round.index, [client])
+        stream = noise_draws.RecordGaussian(settings.seed, round.index, [client])
         for picks in lots.draw(
             settings.seed, round.index, client, int(federation.sizes[client]), round.steps
         ):
@@ -273,7 +274,7 @@ def naive(made: Any, round: Any, x: Any) -> Any:
         total += update if at_records else update * min(1.0, 1.0 / float(update.norm()))
     if not at_records:
         total += torch.from_numpy(
-            mechanisms.server_gaussian(settings.seed, round.index, len(x), 1.0, np.float32)
+            noise_draws.server_gaussian(settings.seed, round.index, len(x), 1.0, np.float32)
         ).to(x)
     return x + total / len(round.cohort)
 
@@ -347,10 +348,10 @@ def main() -> None:
         sys.exit(0 if max(errors.values()) < 1e-5 else 1)
     workers = [f"engine.workers={flags.workers or flags.threads}"]
     if flags.overheads:
-        found = list(overheads(work, flags.rounds, flags.repeat, [*workers, *flags.overrides]))
-        ratios = [one["default"] / one["off"] - 1 for one in found]
-        told = {"workload": flags.workload, **_products(), "rounds": flags.rounds}
-        print(json.dumps(told | {"seconds": found, "overhead": statistics.median(ratios)}))
+        seconds = list(overheads(work, flags.rounds, flags.repeat, [*workers, *flags.overrides]))
+        ratios = [one["default"] / one["off"] - 1 for one in seconds]
+        facts = {"workload": flags.workload, **_products(), "rounds": flags.rounds}
+        print(json.dumps(facts | {"seconds": seconds, "overhead": statistics.median(ratios)}))
         return
     if flags.privacy:
         print(
@@ -362,26 +363,26 @@ def main() -> None:
     made = job(work, WARM_UP_ROUNDS + flags.rounds * flags.repeat, [*workers, *flags.overrides])
     before = time.process_time()
     seconds = list(seconds_per_round(made, flags.rounds, flags.repeat))
-    told = {
+    facts = {
         "peer": "dpfl-bench",
         "workload": flags.workload,
         "M": made.settings.clients,
         "threads": flags.threads,
         **_products(),
     }
-    told |= {
+    facts |= {
         "workers": made.settings.engine.workers,
         "rounds": flags.rounds,
         "repeat": flags.repeat,
         "params": made.problem.dimension,
     }
-    told |= {
+    facts |= {
         "sec_per_round": seconds,
         "sec_per_round_median": statistics.median(seconds),
         "load1": os.getloadavg()[0],
     }
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    print(json.dumps(told | {"cpu_s": time.process_time() - before, "peak_mb": peak}))
+    print(json.dumps(facts | {"cpu_s": time.process_time() - before, "peak_mb": peak}))
 
 
 if __name__ == "__main__":

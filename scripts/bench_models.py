@@ -45,15 +45,15 @@ def measure(case: Case, unit: str) -> dict[str, float]:
         "eps=8",
     )
     settings = validate.settings(compose.composed(overrides))
-    made = job.prepare(settings)
-    player = build_player(settings, made.budget, made.problem, made.data, 0)
-    state = player.start(job.initial(made, 0))
+    prepared = job.prepare(settings)
+    player = build_player(settings, prepared.budget, prepared.problem, prepared.data, 0)
+    state = player.start(job.initial(prepared, 0))
     for index in range(2):
         started = time.perf_counter()
-        state, _ = player.play(state, made.schedules[0].round(index), Alone(player))
+        state, _ = player.play(state, prepared.schedules[0].round(index), Alone(player))
         seconds = time.perf_counter() - started
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return {"parameters": made.problem.dimension, "seconds": seconds, "peak": peak / 1024}
+    return {"parameters": prepared.problem.dimension, "seconds": seconds, "peak": peak / 1024}
 
 
 def measured(name: str, unit: str, root: Path) -> dict[str, float]:
@@ -64,15 +64,15 @@ def measured(name: str, unit: str, root: Path) -> dict[str, float]:
         subprocess.run(command, stdout=subprocess.PIPE, check=True, env=environment).stdout
         for _ in range(REPEATS)
     ]
-    found: list[dict[str, Any]] = [json.loads(run) for run in runs]
-    return {key: statistics.median(run[key] for run in found) for key in found[0]}
+    measurements: list[dict[str, Any]] = [json.loads(run) for run in runs]
+    return {key: statistics.median(run[key] for run in measurements) for key in measurements[0]}
 
 
 def row(case: Case, root: Path) -> str:
-    found = [measured(case.name, unit, root) for unit in UNITS]
-    cells = [f"{unit['seconds']:.3f}, {unit['peak']:.0f}" for unit in found]
+    units = [measured(case.name, unit, root) for unit in UNITS]
+    cells = [f"{unit['seconds']:.3f}, {unit['peak']:.0f}" for unit in units]
     return (
-        f"| `{case.model}` | {case.dataset} | {case.clients} | {found[0]['parameters']:,} | {case.lot} |"
+        f"| `{case.model}` | {case.dataset} | {case.clients} | {units[0]['parameters']:,} | {case.lot} |"
         f" {' | '.join(cells)} |"
     )
 

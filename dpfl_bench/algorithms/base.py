@@ -2,9 +2,9 @@
 number of clients at once.
 
 A model is one flat vector of d numbers; c clients are a tensor (c, d). An algorithm never touches a
-record or a raw update: it calls `local.gradient` (the first door) and hands its update back to the
-engine, which passes it through the second. What comes out of there, `Sent`, is all that the server
-may know.
+record. It calls `local.gradient` (the gradient door) and returns its clients' updates to the engine,
+which passes them through the send door. What passes that door, `Sent`, is all that the server may
+know.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 
 class Server(NamedTuple):
-    """What the server keeps between rounds and broadcasts. An algorithm with more server state
-    declares its own tuple, `x` first.
+    """What the server keeps between rounds and sends to the clients. An algorithm with more server
+    state declares its own tuple, with `x` first.
     """
 
     x: Tensor  # (d,)
@@ -26,21 +26,20 @@ class Server(NamedTuple):
 
 @dataclass(frozen=True)
 class Sent:
-    """What passed the door in one round."""
+    """What passed the send door in one round."""
 
     mean: Tensor  # (d,): the noisy sum divided by the cohort's size
-    # (c, d): each client's own message, as that client knows it, in `remember`; (0, d) in `server`
+    # in `remember`: each client's own message, as that client knows it, (c, d); in `server`: (0, d)
     each: Tensor
-    # (): private estimate of the mean |update|^2 after bounding, where the algorithm `uses_norms`;
+    # (): private estimate of the mean of |update|^2 after bounding, if the algorithm `uses_norms`;
     # else 0
     mean_square_norm: Tensor
-    naive_square_norm: (
-        Tensor  # (): mean |message|^2, noise and all, where the server sees single messages; else 0
-    )
+    # (): mean of |message|^2, with the noise, where the server sees single messages; else 0
+    naive_square_norm: Tensor
 
 
 class Round(Protocol):
-    """The round's facts from the schedule."""
+    """The plan of one round."""
 
     @property
     def index(self) -> int:
@@ -49,19 +48,27 @@ class Round(Protocol):
 
     @property
     def share(self) -> float:
-        """Of the clients, that takes part in a round."""
+        """Share of the clients that takes part in a round."""
         ...
 
     @property
-    def steps(self) -> int: ...
+    def steps(self) -> int:
+        """Local steps of each client."""
+        ...
+
     @property
-    def lr(self) -> float: ...
+    def lr(self) -> float:
+        """The clients' learning rate."""
+        ...
+
     @property
-    def p(self) -> float: ...
+    def p(self) -> float:
+        """1 / expected local steps of a round (ScaffNew's p)."""
+        ...
 
 
 class Local(Protocol):
-    """What a chunk of clients has at hand."""
+    """What c clients can do in one round, all at once."""
 
     @property
     def round(self) -> Round: ...
@@ -70,42 +77,52 @@ class Local(Protocol):
     @property
     def lr(self) -> float: ...
     def gradient(self, y: Tensor) -> Tensor:
-        """Each client's (stochastic) gradient at its own row: (c, d) -> (c, d). Once per local
-        step.
+        """Each client's (stochastic) gradient at its own row of y: (c, d) -> (c, d). To be called
+        once for each local step.
         """
         ...
 
     def step(self, y: Tensor, direction: Tensor) -> Tensor:
-        """y - lr * direction, with local momentum (heavy ball, reset every round) where it is
-        configured.
+        """y - lr * direction: (c, d), (c, d) -> (c, d). With local_momentum, a heavy ball that is
+        reset every round.
         """
         ...
 
 
 class Algorithm(Protocol):
-    """`uses_norms = True` beside `remembers` asks the door for `Sent.mean_square_norm`, which is
-    accounted for where it costs.
+    """The contract. c clients, d parameters.
+
+    An algorithm with the class variable `uses_norms = True` gets `Sent.mean_square_norm`, which is
+    accounted for where it costs eps.
     """
 
     @property
     def remembers(self) -> bool:
-        """True: each client keeps one vector (d,) between rounds, zero at first. A class variable."""
+        """Whether each client keeps one vector (d,) between rounds, zero at first. A class
+        variable.
+        """
         ...
 
-    def start(self, x: Tensor) -> Any: ...
+    def start(self, x: Tensor) -> Any:
+        """The server's first state, a named tuple. x: the initial model, (d,)."""
+        ...
 
     def client(self, server: Any, memory: Tensor, local: Local) -> Tensor:
-        """What c clients offer to the door: (c, d). memory: (c, d), zeros where the algorithm does
+        """The updates that c clients offer to the send door: (c, d).
+
+        server: the server's state. memory: the clients' vectors, (c, d), zeros if the algorithm does
         not remember.
         """
         ...
 
-    def server(self, server: Any, sent: Sent, round: Round) -> Any: ...
+    def server(self, server: Any, sent: Sent, round: Round) -> Any:
+        """The server's next state. server: the present one, which must not change."""
+        ...
 
     def remember(self, server: Any, memory: Tensor, sent: Sent, round: Round) -> Tensor:
-        """The new memory of c clients of the cohort, (c, d) -> (c, d), with the server's state of
-        the round's beginning.
+        """The next vectors of c clients of the cohort: (c, d) -> (c, d). Called if `remembers`.
 
-        Only called where `remembers` is True.
+        server: the server's state at the round's beginning. memory: the clients' vectors, which must
+        not change. sent: `sent.each` holds these clients' own messages.
         """
         ...

@@ -9,12 +9,14 @@ how much the updates differ.
 | numerator of eq. (2), (6), (7) or (8) | sent.mean_square_norm |
 | numerator of eq. (3) | sent.naive_square_norm, with `naive` |
 
-The door estimates the numerator: raw without privacy (2), less d sigma^2 under local trust with
-Gaussian noise (6), with noise of its own, which is accounted for, where only sums are released (7),
-from PrivUnit's messages by Algorithm 5 (8). Under local trust it follows from the messages and
-costs nothing towards the server, but a third party then sees more than their sum. `work` is what
-the step is put over: FedAvg in the paper, any other algorithm here; the step multiplies the step
-that `work` proposes.
+The send door estimates the numerator. Without privacy it is the raw mean (2). Under local trust with
+Gaussian noise, d sigma^2 is subtracted (6). Where only sums are released, the sum of squared norms
+carries noise of its own, which is accounted for (7). With PrivUnit, it follows from the messages by
+Algorithm 5 (8). Under local trust the numerator follows from the messages: it costs nothing towards
+the server, but a third party then sees more than the messages' sum.
+
+`work` is the algorithm that the step is put over: FedAvg in the paper, any algorithm here. eta_g
+multiplies the step that `work` proposes.
 
 Deviations: max(1, .) everywhere, in (2) and (3) too, where without noise it holds by itself
 (Jensen); no updates or a mean of exactly 0 give 1. naive=true is the biased step of eq. (3), for

@@ -6,11 +6,11 @@
 | K lots of a share s, K s = 1 | local.steps lots, all at the same x |
 | aggregated gradient | sent.mean |
 
-What is sent is a gradient, so at client level C is on the scale of one gradient whatever the
+A client sends a gradient, so at client level C is on the scale of one gradient, whatever the
 learning rate.
 
-Deviations: none. local_steps is 1 unless it is given; more of them average as many lots' gradients
-at the same point.
+Deviations: none. local_steps is 1 by default. With more, a client sends the mean of as many lots'
+gradients at the same point.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ Delta y_i is the bounded, noised message, and the controls are post-processing o
 
 Warm start: in the first rounds the K lots are all drawn at x, which stands still, so that c_i
 becomes the mean of K (noised) gradients there. These rounds release, and are accounted for, like
-any other; a client that none of them draws keeps c_i = 0.
+any other; a client that takes part in none of them keeps c_i = 0.
 
 Deviations. At client level under secure aggregation a client's own control is made of its bounded
 update without noise (privacy.memory, see scaffnew.py for the reason); c is made of released sums in
@@ -63,8 +63,8 @@ class Scaffold:
         return own + self._control_step(server, sent.each, round)  # line 14
 
     def _control_step(self, server: Controlled, update: Tensor, round: Round) -> Tensor:
-        """Delta c_i of one client's Delta y_i, or the mean of the ones of the mean of the others
-        (line 14).
+        """Delta c_i = -c - Delta y_i / (K eta_l) (line 14); for the mean of several Delta y_i, the
+        mean of their Delta c_i.
         """
         return -server.c - update / (round.steps * round.lr)
 
@@ -75,7 +75,7 @@ class Scaffold:
 
 
 def default_warm_rounds(share: float) -> int:
-    """1 if every client takes part, else 4 / l: each client is then drawn with probability .98
-    (footnote 2), hardly ever all of them.
+    """1 if every client takes part, else 4 / l (footnote 2): each client is then drawn with
+    probability .98. That all are drawn is rare.
     """
     return 1 if share == 1 else math.ceil(4 / share)

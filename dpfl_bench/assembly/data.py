@@ -11,9 +11,7 @@ from typing import Any, cast
 import numpy as np
 
 from dpfl_bench import rng
-from dpfl_bench.assembly.holders import Holders
 from dpfl_bench.checks.errors import ConfigError
-from dpfl_bench.config import fits
 from dpfl_bench.config.call import call as call
 from dpfl_bench.config.settings import Settings
 from dpfl_bench.config.targets import check_call
@@ -23,7 +21,9 @@ from dpfl_bench.data.contents import Contents
 from dpfl_bench.data.indices import Indices
 from dpfl_bench.data.prepare import arranged, owned, prepare
 from dpfl_bench.data.records import DataError, Records
+from dpfl_bench.federation import lot_size
 from dpfl_bench.federation.clients import Federation
+from dpfl_bench.federation.holders import Holders
 from dpfl_bench.federation.parts import by_owner, digest
 from dpfl_bench.federation.sampling import LotRule
 from dpfl_bench.machine import device
@@ -31,15 +31,21 @@ from dpfl_bench.machine import device
 
 @dataclass(frozen=True)
 class Data:
-    """What was loaded and how it was dealt."""
+    """The records that were loaded, and how they were dealt.
+
+    federation: the records as the clients hold them. parts: each client's indices into the training
+    records. holders: who holds which record. dealt: the partition's digest, where `records` have
+    been put in its order. contents: what was loaded, before it was split and dealt. indices: the
+    same parts in the source's order.
+    """
 
     federation: Federation
     records: Records
     parts: list[np.ndarray]
     holders: Holders
-    dealt: str = ""  # the partition's digest, where `records` have been put in its order
-    contents: Contents = field(default_factory=Contents)  # of what was loaded, before it was split and dealt
-    indices: Indices | None = None  # by the source's order
+    dealt: str = ""
+    contents: Contents = field(default_factory=Contents)
+    indices: Indices | None = None
 
     @property
     def partition_hash(self) -> str:
@@ -48,11 +54,11 @@ class Data:
     @cached_property
     def digest(self) -> str:
         """16 hex digits that name the records and who holds which."""
-        found = hashlib.blake2b(self.partition_hash.encode(), digest_size=8)
+        content = hashlib.blake2b(self.partition_hash.encode(), digest_size=8)
         for column in (self.records.train_x, self.records.train_y, self.records.test_x, self.records.test_y):
-            found.update(f"{column.shape} {column.dtype}".encode())
-            found.update(np.ascontiguousarray(column).reshape(-1).view(np.uint8).data)
-        return found.hexdigest()
+            content.update(f"{column.shape} {column.dtype}".encode())
+            content.update(np.ascontiguousarray(column).reshape(-1).view(np.uint8).data)
+        return content.hexdigest()
 
     def partition_csv(self) -> str:
         """A line for each client: its records and, in classification, how many of each label."""
@@ -66,31 +72,16 @@ class Data:
 
 def load_data(settings: Settings) -> Data:
     """Load, prepare and deal the records. Errors in the data are ValueErrors of one line."""
-    dataset, partition = settings.dataset, settings.partition
+    dataset = settings.dataset
     check_call(dataset, "dataset")  # before its module is imported, to ask which files it reads
     before = contents.stamps(dataset)
     raw = call(dataset, "dataset")
     loaded = _contents(dataset, raw, before)
-    if raw.task != dataset.get("task", "classify"):
-        told = dataset.get("task", "classify")
-        raise ConfigError(
-            f"dataset.task={told}: the records of {raw.source} are for {raw.task}; correct the YAML file"
-        )
-    if dataset.get("split") == "client":
-        records = _prepared(dataset, owned(raw, _parts(settings, raw)))
-        parts = by_owner(cast(np.ndarray, records.owners))
-    else:
-        records = _prepared(dataset, raw)
-        parts = _parts(settings, records)
+    _check_task(dataset, raw)
+    records, parts = _dealt(settings, raw)
     _check_declared(dataset, records)
     holders = _holders(settings, parts, len(records.train_y))
-    smallest = holders.smallest or 0
-    if smallest == 0:
-        raise ConfigError(
-            f"partition={partition['name']}: a client of {settings.clients} has no records; use fewer clients"
-        )
-    if settings.batch_size is not None and settings.batch_size > smallest:
-        raise ConfigError(fits.lot_too_large(settings.batch_size, smallest))
+    lot_size.check(settings.batch_size, holders.smallest)
     lots = LotRule(settings.batch_size, settings.sample_rate)
     where, numbers = device.choose(settings.device), device.dtype(settings.dtype)
     dealt, indices = digest(parts), Indices.of(len(raw.train_y), records.split_off, parts)
@@ -100,27 +91,50 @@ def load_data(settings: Settings) -> Data:
     )
 
 
+def _dealt(settings: Settings, raw: Records) -> tuple[Records, list[np.ndarray]]:
+    """The prepared records, and each client's indices into them. With `split: client` the records
+    are dealt first, and each client splits off test records of its own.
+    """
+    if settings.dataset.get("split") == "client":
+        records = _prepared(settings.dataset, owned(raw, _parts(settings, raw)))
+        return records, by_owner(cast(np.ndarray, records.owners))
+    records = _prepared(settings.dataset, raw)
+    return records, _parts(settings, records)
+
+
+def _check_task(dataset: Mapping[str, Any], raw: Records) -> None:
+    declared = dataset.get("task", "classify")
+    if raw.task != declared:
+        raise ConfigError(
+            f"dataset.task={declared}: the records of {raw.source} are for {raw.task}; correct the YAML file"
+        )
+
+
 def _contents(dataset: Mapping[str, Any], raw: Records, before: object) -> Contents:
-    """What was loaded. Files that were written to meanwhile may be neither what was read nor what
-    is hashed.
+    """What was loaded, by its hash. Refuses files that changed while they were read: the hash might
+    be of other bytes than the records.
+
+    before: the files' stamps before they were read.
     """
     if not contents.has_known_files(dataset):
         return contents.of_records(raw)
-    found = contents.of_files(dataset)
-    if found is None or (before is not None and before != contents.stamps(dataset)):
+    loaded = contents.of_files(dataset)
+    if loaded is None or (before is not None and before != contents.stamps(dataset)):
         raise DataError(
             f"{raw.source}: its files changed while they were read; expected them to stay as they are; start"
             " the run again"
         )
-    return found
+    return loaded
 
 
 def _check_declared(dataset: Mapping[str, Any], records: Records) -> None:
-    """The noise may have been chosen by what the file says, and what it says counts as public."""
-    for key, found in (("shape", list(records.train_x.shape[1:])), ("classes", records.classes)):
-        if dataset[key] is not None and dataset[key] != found:
+    """Refuse records with another shape or other classes than the YAML file says: the noise may
+    follow from what it says, which counts as public.
+    """
+    for key, loaded in (("shape", list(records.train_x.shape[1:])), ("classes", records.classes)):
+        if dataset[key] is not None and dataset[key] != loaded:
             raise ConfigError(
-                f"dataset.{key}={dataset[key]}: the records of {records.source} have {found}; correct the"
+                f"dataset.{key}={dataset[key]}: the records of {records.source} have {loaded}; correct the"
                 " YAML file, or replace the data"
             )
 
@@ -140,7 +154,7 @@ def _prepared(dataset: Mapping[str, Any], raw: Records) -> Records:
 
 
 def _parts(settings: Settings, records: Records) -> list[np.ndarray]:
-    """As the partition deals the training records."""
+    """Each client's indices into the training records, as the partition deals them."""
     draw = rng.generator(settings.partition["seed"], "partition")
     given = {"labels": records.train_y, "owners": records.owners, "clients": settings.clients, "rng": draw}
     try:
@@ -152,8 +166,8 @@ def _parts(settings: Settings, records: Records) -> list[np.ndarray]:
 
 
 def _holders(settings: Settings, parts: list[np.ndarray], records: int) -> Holders:
-    """Who holds what was dealt. Refuses parts that are none, and a partition that does not do what
-    it declares.
+    """Who holds which record, counted from the parts. Refuses parts that no partition may deal, a
+    partition that does not do what it declares, and a client without records.
     """
     name = settings.partition["name"]
     if len(parts) != settings.clients:
@@ -169,5 +183,9 @@ def _holders(settings: Settings, parts: list[np.ndarray], records: int) -> Holde
         raise ConfigError(
             f"partition={name}: it declares that no record sits in two clients, and one sits in"
             f" {holders.most}; say deals: overlapping in its YAML file, or correct it"
+        )
+    if not holders.smallest:
+        raise ConfigError(
+            f"partition={name}: a client of {settings.clients} has no records; use fewer clients"
         )
     return holders

@@ -1,5 +1,5 @@
-"""What a function says of its parameters: their types, by `Annotated` their ranges, and by
-`checked_by` what has to hold between them.
+"""What a function says of its parameters: their types, by `Annotated` their ranges, by `checked_by`
+what has to hold between them, and by `counted_by` how many numbers a model learns.
 
     @checked_by(check)
     def cnn(shape: list[int], ..., pooled: Annotated[int | None, POOLED] = None) -> nn.Module:
@@ -17,6 +17,7 @@ from typing import Any, TypeVar, get_type_hints
 from dpfl_bench.checks.ranges import Range
 
 Check = Callable[[Mapping[str, Any], Sequence[int] | None, float], None]
+Count = Callable[[Mapping[str, Any], Sequence[int], int], int]
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
@@ -71,3 +72,21 @@ def check_of(function: Callable[..., Any]) -> Check | None:
     """What `checked_by` said."""
     check: Check | None = getattr(function, "check", None)
     return check
+
+
+def counted_by(count: Count) -> Callable[[Function], Function]:
+    """Mark a model's function with what tells the number of its parameters without torch, from its
+    YAML keys, the records' shape and the number of classes (0: regression).
+    """
+
+    def marked(function: Function) -> Function:
+        function.__dict__["count"] = count
+        return function
+
+    return marked
+
+
+def count_of(function: Callable[..., Any]) -> Count | None:
+    """What `counted_by` said."""
+    count: Count | None = getattr(function, "count", None)
+    return count

@@ -25,7 +25,7 @@ def command(words: list[str]) -> int:
     to = "where it is written (default: %(default)s)"
     add("--to", metavar="OUTPUTS", default="outputs/replays", help=to)
     flags = parser.parse_intermixed_args(words)
-    preload("dpfl_bench.commands.replaying")
-    from dpfl_bench.commands import replaying
+    preload("dpfl_bench.sweep.replay")
+    from dpfl_bench.sweep.replay import replay
 
-    return replaying.replay(flags.folder, flags.check, flags.to)
+    return replay(flags.folder, flags.check, flags.to)

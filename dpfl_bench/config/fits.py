@@ -21,7 +21,7 @@ from dpfl_bench.config.targets import ours, target
 from dpfl_bench.data import published
 from dpfl_bench.data.records import Scaling, check_tokens
 from dpfl_bench.data.source import source_of
-from dpfl_bench.federation import shares
+from dpfl_bench.federation import lot_size, shares
 from dpfl_bench.federation.dealing import Node
 
 GROUPS = ("dataset", "partition", "model")
@@ -136,16 +136,7 @@ def _check_lots_of_chance(settings: Settings, drawn: Callable[[int, int, Node], 
         or not least < size <= mean
     ):
         return
-    smallest = drawn(known, settings.clients, settings.partition)
-    if size > smallest:
-        raise ConfigError(lot_too_large(size, smallest))
-
-
-def lot_too_large(size: int, smallest: int) -> str:
-    return (
-        f"batch_size={size}: expected at most the smallest client's records, {smallest}; lower it, or use"
-        " fewer clients"
-    )
+    lot_size.check(size, drawn(known, settings.clients, settings.partition))
 
 
 def _check_model(settings: Settings) -> None:

@@ -1,5 +1,8 @@
-"""What cannot be run, or not be accounted for, by looking at the settings alone: each refusal names
-the reason and the nearest way.
+"""What the settings alone show to be undefined, or to be covered by no accountant. Each refusal
+names the reason and the nearest setting that works.
+
+What shows only with schedules, releases and noise is refused in `budget/refusals.py`; what no
+accountant covers, whatever run it comes from, in `privacy/refusals.py`.
 """
 
 from __future__ import annotations
@@ -7,32 +10,32 @@ from __future__ import annotations
 from importlib.util import find_spec
 
 from dpfl_bench.checks.errors import ConfigError
-from dpfl_bench.config.fits import lot_too_large
 from dpfl_bench.config.settings import Settings
 from dpfl_bench.config.targets import naive, remembers, uses_norms, warm_rounds
+from dpfl_bench.federation import lot_size
 
 
-def check(made: Settings) -> None:
+def check(settings: Settings) -> None:
     """Raise ConfigError for the first combination that is undefined or that no accountant covers."""
-    _check_backend(made)
-    _check_lots(made)
-    _check_memory(made)
-    _check_warm_rounds(made)
-    if made.private:
-        _check_noise(made)
-    if made.private or made.privacy.bound_without_noise:
-        _check_door(made)
-        if made.private and made.privacy.unit == "record":
-            _check_lots_of_records(made)
-        elif made.private:
-            _check_clients(made)
-        _check_clip(made)
-        _check_norms(made)
+    _check_backend(settings)
+    _check_lots(settings)
+    _check_memory(settings)
+    _check_warm_rounds(settings)
+    if settings.private:
+        _check_noise(settings)
+    if settings.private or settings.privacy.bound_without_noise:
+        _check_door(settings)
+        if settings.private and settings.privacy.unit == "record":
+            _check_lots_of_records(settings)
+        elif settings.private:
+            _check_clients(settings)
+        _check_clip(settings)
+        _check_norms(settings)
 
 
-def _check_backend(made: Settings) -> None:
+def _check_backend(settings: Settings) -> None:
     """Opacus is there, and has records' gradients to compute. It is looked for, not imported."""
-    if made.engine.backend != "opacus":
+    if settings.engine.backend != "opacus":
         return
     spec = find_spec("opacus")
     if spec is None or spec.origin is None:  # a folder of that name is not the package
@@ -40,35 +43,34 @@ def _check_backend(made: Settings) -> None:
             "engine.backend=opacus: expected the package opacus, there is none; pip install"
             " 'dpfl-bench[opacus]'"
         )
-    if made.privacy.unit != "record":
+    if settings.privacy.unit != "record":
         raise ConfigError(
-            f"engine.backend=opacus: expected privacy.unit=record, where single records' gradients are"
-            f" clipped, got {made.privacy.unit}; use auto"
+            "engine.backend=opacus: expected privacy.unit=record, where single records' gradients are"
+            f" clipped, got {settings.privacy.unit}; use auto"
         )
 
 
-def _check_lots(made: Settings) -> None:
-    if made.batch_size is not None and made.sample_rate is not None:
+def _check_lots(settings: Settings) -> None:
+    if settings.batch_size is not None and settings.sample_rate is not None:
         raise ConfigError(
-            f"sample_rate={made.sample_rate:g}: expected one of the two, got batch_size={made.batch_size} too"
+            f"sample_rate={settings.sample_rate:g}: expected one of the two, got"
+            f" batch_size={settings.batch_size} too"
         )
-    smallest = made.records_per_client
-    if made.batch_size is not None and smallest is not None and made.batch_size > smallest:
-        raise ConfigError(lot_too_large(made.batch_size, smallest))
+    lot_size.check(settings.batch_size, settings.records_per_client)
 
 
-def _check_memory(made: Settings) -> None:
+def _check_memory(settings: Settings) -> None:
     """What control variates need of the cohorts and of the place where the noise is added."""
-    name, privacy = made.algo["name"], made.privacy
-    if not remembers(made.algo):
+    name, privacy = settings.algo["name"], settings.privacy
+    if not remembers(settings.algo):
         return
-    if made.sampling == "poisson":
+    if settings.sampling == "poisson":
         raise ConfigError(
             f"client_sampling=poisson: algo={name} needs control variates that sum to 0, and dividing by the"
             " expected cohort size breaks that; use client_sampling=fixed"
         )
     if (
-        made.private
+        settings.private
         and privacy.unit == "client"
         and privacy.trust == "central"
         and privacy.memory != "own_update"
@@ -80,30 +82,30 @@ def _check_memory(made: Settings) -> None:
         )
 
 
-def _check_warm_rounds(made: Settings) -> None:
+def _check_warm_rounds(settings: Settings) -> None:
     """SCAFFOLD's warm start leaves rounds in which the model moves."""
-    node = made.algo.get("work", made.algo)
+    node = settings.algo.get("work", settings.algo)
     if "warm_rounds" not in node:
         return
     given = node["warm_rounds"]
     if given is not None and (not isinstance(given, int) or isinstance(given, bool)):
         raise ConfigError(f"algo.warm_rounds={given}: expected a whole number, or null")
-    warm = warm_rounds(made)
-    if not 0 <= warm < made.rounds:
+    warm = warm_rounds(settings)
+    if not 0 <= warm < settings.rounds:
         why = "" if given is not None else " (null: 1 if every client takes part, else 4 / their share)"
         raise ConfigError(
-            f"algo.warm_rounds={warm}{why}: expected at least 0 and fewer than rounds={made.rounds}, or the"
-            " model never moves"
+            f"algo.warm_rounds={warm}{why}: expected at least 0 and fewer than rounds={settings.rounds}, or"
+            " the model never moves"
         )
 
 
-def _check_noise(made: Settings) -> None:
+def _check_noise(settings: Settings) -> None:
     """How much noise: the keys that each calibration needs, and no others."""
-    algo, privacy = made.algo, made.privacy
+    algo, privacy = settings.algo, settings.privacy
     if not algo["private"]:
         raise ConfigError(
-            f"eps={made.eps:g}: algo={algo['name']} is the one without privacy; use algo=dp_{algo['name']} or"
-            " eps=inf"
+            f"eps={settings.eps:g}: algo={algo['name']} is the one without privacy; use"
+            f" algo=dp_{algo['name']} or eps=inf"
         )
     epsilons = {f"eps{k}": value for k, value in enumerate((privacy.eps0, privacy.eps1, privacy.eps2))}
     gaussian = privacy.mechanism == "gaussian"
@@ -135,9 +137,9 @@ def _check_noise(made: Settings) -> None:
         )
 
 
-def _check_door(made: Settings) -> None:
+def _check_door(settings: Settings) -> None:
     """Record level: what belongs to the door that is open there."""
-    privacy = made.privacy
+    privacy = settings.privacy
     if privacy.unit == "client":
         return
     reason = "acts on what a client sends, and at privacy.unit=record the noise is in each gradient instead"
@@ -152,29 +154,29 @@ def _check_door(made: Settings) -> None:
     ):
         if value != usual:
             remedy = "leave it out" if usual is None else f"say {usual}"
-            told = f"{value:g}" if isinstance(value, float) else value
-            raise ConfigError(f"privacy.{key}={told}: {reason}; {remedy}, or say privacy.unit=client")
+            shown = f"{value:g}" if isinstance(value, float) else value
+            raise ConfigError(f"privacy.{key}={shown}: {reason}; {remedy}, or say privacy.unit=client")
 
 
-def _check_lots_of_records(made: Settings) -> None:
+def _check_lots_of_records(settings: Settings) -> None:
     """Lots that no accountant covers, and steps that are undefined on noised gradients."""
-    privacy, name = made.privacy, made.algo["name"]
+    privacy, name = settings.privacy, settings.algo["name"]
     if privacy.trust == "central":
         raise ConfigError(
             "privacy.trust=central: at privacy.unit=record each client adds its noise to its own gradients,"
             " so there is nothing left for a trusted server to add; use privacy=record"
         )
-    if made.lots == "poisson" and privacy.neighbours == "replace_one":
+    if settings.lots == "poisson" and privacy.neighbours == "replace_one":
         raise ConfigError(
-            f"privacy.neighbours=replace_one: Poisson lots (sample_rate={made.sample_rate:g}) are accounted"
-            " for under add_remove_one; say that, or use batch_size"
+            f"privacy.neighbours=replace_one: Poisson lots (sample_rate={settings.sample_rate:g}) are"
+            " accounted for under add_remove_one; say that, or use batch_size"
         )
-    if made.lots == "fixed" and privacy.neighbours == "add_remove_one":
+    if settings.lots == "fixed" and privacy.neighbours == "add_remove_one":
         raise ConfigError(
-            f"privacy.neighbours=add_remove_one: lots of fixed size (batch_size={made.batch_size}) are"
+            f"privacy.neighbours=add_remove_one: lots of fixed size (batch_size={settings.batch_size}) are"
             " accounted for under replace_one; say that, or use sample_rate"
         )
-    if uses_norms(made.algo) and not naive(made.algo):
+    if uses_norms(settings.algo) and not naive(settings.algo):
         raise ConfigError(
             f"privacy.unit=record: algo={name} subtracts the noise's share of the updates' norms, and after"
             " local steps on noised gradients that share is unknown; say algo.naive=true for the biased"
@@ -182,8 +184,8 @@ def _check_lots_of_records(made: Settings) -> None:
         )
 
 
-def _check_clients(made: Settings) -> None:
-    privacy = made.privacy
+def _check_clients(settings: Settings) -> None:
+    privacy = settings.privacy
     if privacy.mechanism == "privunit" and privacy.noise != "gaussian":
         raise ConfigError(
             f"privacy.noise={privacy.noise}: unused, privacy.mechanism=privunit has no noise of its own;"
@@ -208,16 +210,17 @@ def _check_clients(made: Settings) -> None:
         raise ConfigError(
             f"privacy.colluding={privacy.colluding}: under privacy.trust={privacy.trust} {why}; leave it out"
         )
-    if privacy.colluding >= made.sampled_clients > 0 and privacy.colluding:
+    if privacy.colluding >= settings.sampled_clients > 0 and privacy.colluding:
         raise ConfigError(
-            f"privacy.colluding={privacy.colluding}: expected fewer than a cohort's {made.sampled_clients}"
-            " clients, for somebody's share of the noise has to stay secret; use privacy=local"
+            f"privacy.colluding={privacy.colluding}: expected fewer than a cohort's"
+            f" {settings.sampled_clients} clients, for somebody's share of the noise has to stay secret; use"
+            " privacy=local"
         )
 
 
-def _check_clip(made: Settings) -> None:
+def _check_clip(settings: Settings) -> None:
     """C that follows the norms."""
-    privacy = made.privacy
+    privacy = settings.privacy
     if privacy.clip != "median":
         return
     if privacy.quantile is not None:
@@ -225,23 +228,23 @@ def _check_clip(made: Settings) -> None:
             f"privacy.quantile={privacy.quantile:g}: expected privacy.clip to be the number it starts from,"
             " got median"
         )
-    if privacy.unit == "record" and made.lots == "poisson":
+    if privacy.unit == "record" and settings.lots == "poisson":
         raise ConfigError(
-            f"privacy.clip=median: a Poisson lot (sample_rate={made.sample_rate:g}) may be empty; use"
+            f"privacy.clip=median: a Poisson lot (sample_rate={settings.sample_rate:g}) may be empty; use"
             " batch_size or a number"
         )
 
 
-def _check_norms(made: Settings) -> None:
+def _check_norms(settings: Settings) -> None:
     """FedEXP's step: what the updates' norms cost, and where its forms are defined."""
-    privacy, name = made.privacy, made.algo["name"]
+    privacy, name = settings.privacy, settings.algo["name"]
     sums = privacy.trust != "local"
-    if uses_norms(made.algo) and naive(made.algo) and sums:
+    if uses_norms(settings.algo) and naive(settings.algo) and sums:
         raise ConfigError(
             f"algo.naive=true: under privacy.trust={privacy.trust} the server has no single messages whose"
             " norms it could take; use privacy=local, or algo.naive=false"
         )
-    if privacy.norm_noise is not None and not (uses_norms(made.algo) and sums):
+    if privacy.norm_noise is not None and not (uses_norms(settings.algo) and sums):
         raise ConfigError(
             f"privacy.norm_noise={privacy.norm_noise:g}: unused, algo={name} under"
             f" privacy.trust={privacy.trust} releases no sum of squared norms; leave it out"

@@ -9,6 +9,7 @@ from typing import Any
 from dpfl_bench.checks.errors import ConfigError
 from dpfl_bench.config.settings import Settings, equal_share
 from dpfl_bench.config.typed import checked
+from dpfl_bench.federation import lot_size
 
 
 def lengths(config: Mapping[str, Any]) -> dict[str, int]:
@@ -91,7 +92,7 @@ def evaluation_interval(settings: Settings) -> int:
     each, everything = settings.records_per_client, settings.dataset["records"]
     if not each or everything is None:
         return often
-    lot = settings.batch_size or each * (settings.sample_rate or 1)
+    lot = lot_size.expected(settings.batch_size, settings.sample_rate, each)
     work = 3 * settings.sampled_clients * settings.local_steps * lot
     rarely: int = math.ceil(25 * everything / work)
     return max(often, min(rarely, math.ceil(settings.rounds / 4)))

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from dpfl_bench.config import identity
 from dpfl_bench.data.source import source_of
-from dpfl_bench.federation import dealing
+from dpfl_bench.federation import dealing, lot_size
 from dpfl_bench.federation.dealing import Dealing
 
 
@@ -137,9 +137,7 @@ class Settings:
         """How a local step draws its records: full | fixed (batch_size of them) | poisson (each at
         sample_rate).
         """
-        if self.sample_rate is not None:
-            return "poisson" if self.sample_rate < 1 else "full"
-        return "full" if self.batch_size is None else "fixed"
+        return lot_size.kind(self.batch_size, self.sample_rate)
 
     @property
     def dealing(self) -> Dealing | None:

@@ -1,16 +1,16 @@
-"""Download one file so that what appears under its name is whole."""
+"""Download one file so that what appears under its name is whole.
+
+What talks to the network is imported when it does: `data list` imports every loader.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import fcntl
 import hashlib
-import http.client
 import os
 import sys
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
@@ -117,6 +117,9 @@ def _receive(url: str, part: Path) -> None:
     """Fill `part`, trying again after a dropped connection; the last error is raised when no try
     brings new bytes.
     """
+    import http.client
+    import urllib.error
+
     failures = 0
     while True:
         before = part.stat().st_size
@@ -135,6 +138,8 @@ def _receive(url: str, part: Path) -> None:
 
 def _continue(url: str, part: Path) -> None:
     """One request for what is still missing; raises ConnectionError when the server hangs up early."""
+    import urllib.request
+
     from tqdm import tqdm
 
     have = part.stat().st_size

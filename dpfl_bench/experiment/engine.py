@@ -14,6 +14,7 @@ import torch
 
 from dpfl_bench.checks.errors import ConfigError
 from dpfl_bench.config.settings import Settings
+from dpfl_bench.federation import lot_size
 from dpfl_bench.federation.alone import Alone
 from dpfl_bench.federation.clients import Federation
 from dpfl_bench.federation.round_player import RoundPlayer
@@ -23,20 +24,19 @@ from dpfl_bench.machine import device
 from dpfl_bench.problems.linear_problem import LinearProblem
 from dpfl_bench.problems.problem import Problem
 
-CACHE_NUMBERS = (
-    2**18
-)  # of a chunk's lots and models: enough for a linear model's arithmetic to outweigh its calls
-CHUNK_NUMBERS = 2**20  # of those that the caches hold
-CHUNKS_OF_NETWORKS = 8  # at least, if there are so many clients: for workers to share
-GPU_CLIENTS = 256  # at a time, at most
-ACTIVATIONS = 16  # numbers that a network keeps for each of its inputs: a guess
-VECTORS = 8  # (d,) that local work keeps for each client: model, gradient, noise, ...
-SMALL_ROUND = 2**21  # numbers that a round touches, below which handing it out costs more than it gains
+# numbers in a chunk's lots and models with which a linear model's arithmetic outweighs its calls
+CACHE_NUMBERS = 2**18
+CHUNK_NUMBERS = 2**20  # numbers in a chunk's lots and models that the caches hold
+CHUNKS_OF_NETWORKS = 8  # the cohort's chunks at least, if there are so many clients: workers share them
+GPU_CLIENTS = 256  # clients of a chunk at most, on a GPU
+ACTIVATIONS = 16  # numbers that a network keeps for each number of its features: a guess
+VECTORS = 8  # vectors (d,) that local work keeps for each client: model, gradient, noise, ...
+SMALL_ROUND = 2**21  # a round that touches fewer numbers takes longer with workers than without
 
 
 def chunk(settings: Settings, problem: Problem, federation: Federation) -> int:
-    """Clients at a time: what the caches hold on a CPU, while there are chunks for some workers;
-    many on a GPU.
+    """How many clients are computed at once. On a CPU: as many as the caches hold, but few enough
+    that several workers get chunks. On a GPU: as many as its memory holds.
     """
     if settings.engine.chunk is not None:
         return settings.engine.chunk
@@ -52,12 +52,13 @@ def chunk(settings: Settings, problem: Problem, federation: Federation) -> int:
 
 
 def crew(settings: Settings, player: RoundPlayer, state: TrainingState) -> Alone | Workers:
-    """Who works on one seed's rounds; the state's memories move to where the workers reach them."""
+    """Who works on one seed's rounds. For workers, the state's memories move to shared memory."""
     count = workers(settings, player)
     return Alone(player) if count == 1 else Workers(player, state, count)
 
 
 def workers(settings: Settings, player: RoundPlayer) -> int:
+    """How many processes work: engine.workers, or as many as cores, memory and groups allow."""
     federation, asked = player.federation, settings.engine.workers
     if not device.forks(federation.features.device):
         if asked is not None and asked > 1:
@@ -66,7 +67,7 @@ def workers(settings: Settings, player: RoundPlayer) -> int:
                 " system"
             )
         return 1
-    if multiprocessing.current_process().daemon:  # of somebody's pool: it may not have children
+    if multiprocessing.current_process().daemon:  # a daemon, as in a pool, may not have children
         return 1
     inputs, d = _lot_numbers(settings, federation), player.problem.dimension
     at_once = min(settings.sampled_clients, player.chunk) * (VECTORS * d + inputs)
@@ -93,7 +94,9 @@ def check_memories(settings: Settings, problem: Problem, federation: Federation,
 
 
 def _lot_numbers(settings: Settings, federation: Federation) -> int:
-    lot = settings.batch_size or math.ceil(federation.sizes.max() * (settings.sample_rate or 1))
+    """How many numbers the features of one lot have."""
+    largest = int(federation.sizes.max())
+    lot = math.ceil(lot_size.expected(settings.batch_size, settings.sample_rate, largest))
     return lot * max(1, federation.features[:1].numel())
 
 

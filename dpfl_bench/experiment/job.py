@@ -12,14 +12,15 @@ from dpfl_bench import rng
 from dpfl_bench.algorithms.base import Algorithm
 from dpfl_bench.assembly.algorithm import build_algorithm
 from dpfl_bench.assembly.data import Data, load_data
-from dpfl_bench.assembly.holders import Holders
 from dpfl_bench.assembly.model import build_problem, check_parameters
-from dpfl_bench.budget.budget import Budget, drawn_schedules
+from dpfl_bench.budget import refusals
+from dpfl_bench.budget.budget import Budget
+from dpfl_bench.budget.schedules import drawn_schedules
 from dpfl_bench.checks.errors import ConfigError
 from dpfl_bench.config.settings import Settings
 from dpfl_bench.experiment import engine
-from dpfl_bench.experiment.player import check_grid
 from dpfl_bench.experiment.reference import Reference, solve_reference
+from dpfl_bench.federation.holders import Holders
 from dpfl_bench.federation.schedule import Schedule
 from dpfl_bench.machine import device
 from dpfl_bench.problems.problem import Problem
@@ -39,40 +40,50 @@ class Job:
 
 
 def prepare(settings: Settings) -> Job:
-    """Check the model and calibrate the noise before any data loads, then load."""
+    """Check the model and calibrate the noise before any data load, then load.
+
+    At record level the noise follows from who holds which record, so there it comes last.
+    """
     algorithm = build_algorithm(settings)
-    shape, classes = settings.dataset["shape"], settings.dataset["classes"]
-    if shape is not None and classes is not None:
-        check_parameters(settings, build_problem(settings, shape, classes))
+    _check_parameters(settings)
     drawn = drawn_schedules(settings)
     device.choose(settings.device)
     at_records = settings.private and settings.privacy.unit == "record"
     if at_records:
-        Budget(settings, tuple(drawn), Holders(2 * (settings.batch_size or 1))).check()
+        _check_before_the_data(settings, drawn)
     budget = None if at_records else _calibrated(Budget.of(settings, drawn))
-    if budget is not None:
-        check_grid(settings, budget)
     data = load_data(settings)
-    if budget is None:  # at record level the noise follows from who holds what
+    if budget is None:
         budget = _calibrated(Budget.of(settings, drawn, data.holders))
     problem = build_problem(settings, list(data.records.train_x.shape[1:]), data.records.classes)
     check_parameters(settings, problem)
     engine.check_memories(settings, problem, data.federation, algorithm.remembers)
     device.for_small_tensors(data.federation.features.device)
-    return Job(
-        settings,
-        list(budget.schedules),
-        budget,
-        problem,
-        data,
-        solve_reference(settings, problem, data.federation),
-        algorithm,
-    )
+    reference = solve_reference(settings, problem, data.federation)
+    return Job(settings, list(budget.schedules), budget, problem, data, reference, algorithm)
+
+
+def _check_parameters(settings: Settings) -> None:
+    """Where the data set's file knows the records' shape, the model can be built without them."""
+    shape, classes = settings.dataset["shape"], settings.dataset["classes"]
+    if shape is not None and classes is not None:
+        check_parameters(settings, build_problem(settings, shape, classes))
+
+
+def _check_before_the_data(settings: Settings, drawn: list[Schedule]) -> None:
+    """Record level: whether the accountant is valid depends on how lots are drawn, not on how many
+    records a client holds. Twice the lot stands in for that number.
+    """
+    Budget(settings, tuple(drawn), Holders(2 * (settings.batch_size or 1))).check()
 
 
 def _calibrated(budget: Budget) -> Budget:
+    """Solve for the noise, and refuse what cannot be had."""
     budget.check()
-    _ = budget.noise_multiplier, budget.privunit
+    noise = budget.noise
+    _ = noise.privunit
+    further = [c.noise_multiplier(noise.multiplier) for c in budget.companions]
+    refusals.check_grid(budget.settings, noise.ratio, further)
     return budget
 
 

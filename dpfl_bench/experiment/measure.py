@@ -25,8 +25,11 @@ def metrics_row(
     psi0: float,
     losses: Losses | None = None,
 ) -> dict[str, Any]:
-    """One evaluated round of one seed; blank where a value is not defined. losses: by whom records
-    are evaluated.
+    """The row of metrics.csv for one evaluated round of one seed; NaN or None where a value is not
+    defined.
+
+    done: rounds so far. last: of the latest round. psi0: Theorem 1's potential at the start.
+    losses: who evaluates the records (worker processes); None: this process.
     """
     scores = evaluate(job.problem, job.data.federation, state.output, losses)
     steps = sum(schedule.steps[:done])
@@ -114,9 +117,7 @@ def psi_bound(job: Job, psi0: float, steps: int, done: int) -> float:
     """
     settings, star = job.settings, job.reference
     assert star is not None
-    p, noise_std = (
-        1 / settings.local_steps,
-        job.budget.client_noise_ratio * (settings.privacy.fixed_clip or 0.0),
-    )
+    p = 1 / settings.local_steps
+    noise_std = job.budget.noise.client_ratio * (settings.privacy.fixed_clip or 0.0)
     rho = theory.contraction(star.mu, star.L, settings.lr, p)
     return theory.utility_bound(steps, psi0, rho, p, settings.clients, job.problem.dimension, noise_std)

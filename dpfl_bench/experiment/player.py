@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import torch
-
 from dpfl_bench.assembly.algorithm import build_algorithm
 from dpfl_bench.assembly.data import Data
-from dpfl_bench.budget.budget import BITS_SENSITIVITY, Budget
-from dpfl_bench.checks.errors import ConfigError
+from dpfl_bench.budget.budget import Budget
+from dpfl_bench.budget.released import BITS_SENSITIVITY
 from dpfl_bench.config.call import call as call
 from dpfl_bench.config.settings import Settings
 from dpfl_bench.config.targets import uses_norms
@@ -17,28 +15,26 @@ from dpfl_bench.federation.doors.quantile import Quantile
 from dpfl_bench.federation.doors.send import SendDoor
 from dpfl_bench.federation.local import Optimiser
 from dpfl_bench.federation.round_player import RoundPlayer
-from dpfl_bench.machine import device
-from dpfl_bench.privacy import lattice
 from dpfl_bench.problems.problem import Problem
 
 
-def build_player(settings: Settings, budget: Budget, made: Problem, loaded: Data, seed: int) -> RoundPlayer:
+def build_player(settings: Settings, budget: Budget, problem: Problem, data: Data, seed: int) -> RoundPlayer:
     """The round player of one seed."""
     privacy = settings.privacy
     closed = settings.private or privacy.bound_without_noise
     at_records = closed and privacy.unit == "record"
     return RoundPlayer(
         algorithm=build_algorithm(settings),
-        problem=made,
-        federation=loaded.federation,
+        problem=problem,
+        federation=data.federation,
         optimiser=_optimiser(settings),
         send_door=build_send_door(settings, budget, seed)
         if closed and not at_records
         else _open_door(settings, seed),
-        chunk=engine.chunk(settings, made, loaded.federation),
+        chunk=engine.chunk(settings, problem, data.federation),
         seed=seed,
         clip=privacy.clip if isinstance(privacy.clip, float) else 0.0,
-        gradient_door=GradientDoor(privacy.fixed_clip, budget.noise_ratio, seed) if at_records else None,
+        gradient_door=GradientDoor(privacy.fixed_clip, budget.noise.ratio, seed) if at_records else None,
         average_last=settings.average_last,
     )
 
@@ -67,39 +63,15 @@ def build_send_door(settings: Settings, budget: Budget, seed: int) -> SendDoor:
     return SendDoor(
         bound=privacy.bound,
         trust=privacy.trust,
-        noise=budget.noise_ratio,
+        noise=budget.noise.ratio,
         memory=privacy.remembered,
         seed=seed,
         median=privacy.clip == "median",
         quantile=quantile,
-        privunit=budget.privunit,
+        privunit=budget.noise.privunit,
         norms=norms,
         discrete=settings.private and privacy.noise == "discrete",
     )
-
-
-def check_grid(settings: Settings, budget: Budget) -> None:
-    """Refuse privacy.noise=discrete where sums of whole multiples of its grid's spacing would not
-    be exact.
-    """
-    if not settings.private or settings.privacy.noise != "discrete":
-        return
-    clients = settings.clients if settings.sampling == "poisson" else settings.sampled_clients
-    share = clients**-0.5 if settings.privacy.trust == "secagg" else 1.0
-    if device.wide(device.choose(settings.device)) != torch.float64:
-        raise ConfigError(
-            f"privacy.noise=discrete: device={settings.device} has no float64, in which its sums are exact;"
-            " use device=cpu"
-        )
-    for noise in (
-        budget.noise_ratio * share,
-        *(c.noise_multiplier(budget.noise_multiplier) for c in budget.companions),
-    ):
-        if not lattice.sums_exactly(clients, noise):
-            raise ConfigError(
-                f"privacy.noise=discrete: noise of {noise:.3g} C is too small for {clients} updates to be"
-                " added up exactly; use gaussian"
-            )
 
 
 def _open_door(settings: Settings, seed: int) -> SendDoor:

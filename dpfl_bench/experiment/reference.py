@@ -1,4 +1,4 @@
-"""The exact optimum of a linear problem, which a run measures its distance to."""
+"""The exact optimum of a linear problem: a run reports its distance to it."""
 
 from __future__ import annotations
 
@@ -20,27 +20,30 @@ from dpfl_bench.problems.problem import Problem
 
 @dataclass(frozen=True)
 class Reference:
-    """The exact optimum and the constants of the problem at hand."""
+    """The exact optimum of a problem, and the problem's constants. M clients, d parameters."""
 
     x_star: Tensor  # (d,) float64
     f_star: float
     h_star: Tensor  # (M, d) float64: each client's gradient there
     mu: float
-    L: float  # the largest over all clients
+    L: float  # the largest smoothness constant of a client's loss
 
 
-def solve_reference(settings: Settings, made: Problem, federation: Federation) -> Reference | None:
-    """For linear problems small enough to solve exactly; None else."""
-    if not isinstance(made, LinearProblem) or device.wide(federation.features.device) != torch.float64:
+def solve_reference(settings: Settings, problem: Problem, federation: Federation) -> Reference | None:
+    """The reference of a linear problem that is small enough to be solved exactly; else None."""
+    if not isinstance(problem, LinearProblem) or device.wide(federation.features.device) != torch.float64:
         return None
-    decay = made.l2 + settings.weight_decay
+    decay = problem.l2 + settings.weight_decay
     features = federation.features / 255 if federation.features.dtype == torch.uint8 else federation.features
-    best = optimum.solve(made, features, federation.targets, federation.record_weights, decay)
+    best = optimum.solve(problem, features, federation.targets, federation.record_weights, decay)
     if best is None:
         return None
-    exact = LinearProblem(made.features, made.classes, made.bias, decay)
+    exact = LinearProblem(problem.features, problem.classes, problem.bias, decay)
     everyone = np.arange(federation.clients)
     rows = [exact.gradient(best.x[None], batch) for batch in federation.whole_in_float64(everyone)]
-    slopes, largest = torch.cat(rows), optimum.smoothness(made, features, federation.offsets.tolist(), decay)
+    slopes, largest = (
+        torch.cat(rows),
+        optimum.smoothness(problem, features, federation.offsets.tolist(), decay),
+    )
     known = math.isfinite(largest) and bool(slopes.isfinite().all())
     return Reference(best.x, best.value, slopes, decay, largest) if known else None

@@ -1,5 +1,5 @@
-"""Where an interrupted run goes on: the newest of its checkpoints that is whole and its own, or the
-beginning.
+"""Where an interrupted run goes on: at the newest of its checkpoints that is whole and of this run,
+else at the beginning.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from dpfl_bench.results.provenance import Finding
 
 
 class _Unusable(ValueError):
-    """Why, in a few words. `rows`: because of metrics.csv."""
+    """The checkpoint cannot be used; the message says why. `rows`: because of metrics.csv."""
 
     def __init__(self, why: str, rows: bool = False) -> None:
         super().__init__(why)
@@ -26,38 +26,38 @@ class _Unusable(ValueError):
 
 
 def checkpoint(folder: RunFolder, job: Job, now: Origin) -> Checkpoint | None:
-    """None: from the beginning. What cannot be used is kept under another name, and said; what
-    other code or data made is refused.
+    """The checkpoint to go on from; None: begin anew. A checkpoint that cannot be used is kept under
+    another name, and a message says so. Raises ConfigError for one of other code or data.
     """
     lines: list[str] = []
-    found = None
+    usable = None
     for file in (folder.checkpoint, folder.previous):
         try:
-            found = _usable(folder, file, job)
-            if found:
-                _check_origin(folder, file, job, found, now)
+            usable = _usable(folder, file, job)
+            if usable:
+                _check_origin(folder, file, job, usable, now)
                 break
         except (_Unusable, sealed.Broken) as error:
             lines.append(f"{file}: {error}; {_kept(folder, file, getattr(error, 'rows', False))}")
-    onward = f"goes on from round {found.done} of seed {found.seed}" if found else "begins anew"
+    onward = f"goes on from round {usable.done} of seed {usable.seed}" if usable else "begins anew"
     for line in lines:
         say(f"{line}; the run {onward}")
-    return found
+    return usable
 
 
 def _usable(folder: RunFolder, file: Path, job: Job) -> Checkpoint | None:
     if not file.exists():
         return None
-    told = sealed.footer(file)
-    if told.get("run_id") != job.settings.run_id:
-        raise _Unusable(f"is a checkpoint of run {told.get('run_id')}")
-    found = Checkpoint.load(file)
-    if folder.metrics.sum(found.metrics_bytes) != found.metrics_sum:
+    run_id = sealed.footer(file).get("run_id")
+    if run_id != job.settings.run_id:
+        raise _Unusable(f"is a checkpoint of run {run_id}")
+    loaded = Checkpoint.load(file)
+    if folder.metrics.sum(loaded.metrics_bytes) != loaded.metrics_sum:
         raise _Unusable(
-            f"metrics.csv is shorter than the {found.metrics_bytes} bytes that it was, or was changed",
+            f"metrics.csv is shorter than the {loaded.metrics_bytes} bytes that it was, or was changed",
             rows=True,
         )
-    return found
+    return loaded
 
 
 def _kept(folder: RunFolder, file: Path, rows: bool) -> str:
@@ -66,15 +66,15 @@ def _kept(folder: RunFolder, file: Path, rows: bool) -> str:
     return f"{kept}, and {folder.keep_bad(table, copied=True).name}" if rows and table.exists() else kept
 
 
-def _check_origin(folder: RunFolder, file: Path, job: Job, found: Checkpoint, now: Origin) -> None:
-    """The same code and records as then. `--accept` notes that other code may go on; other records
-    never do.
+def _check_origin(folder: RunFolder, file: Path, job: Job, checkpoint: Checkpoint, now: Origin) -> None:
+    """Refuse to go on with other code or other records than the checkpoint's. With `--accept` other
+    code may go on; other records never may.
     """
     then = sealed.footer(file).get("origin") or {}
     differs = [] if origin.accepted(folder, now) else origin.differing(then, now, folder)
     if differs:
         raise ConfigError(Finding(folder, now, differs, begun=True).question())
-    if found.data != job.data.digest:
+    if checkpoint.data != job.data.digest:
         raise ConfigError(
             f"{folder.path}: begun on other data than {job.data.records.source}; expected the same records;"
             " bring them back, say another outputs=, or delete the folder to begin anew"

@@ -1,5 +1,5 @@
-"""One run: settings in, a run folder out. Survives interruption at any moment; asked twice, it
-computes once.
+"""One run: settings in, a run folder out. It survives an interruption at any moment. The same run
+is computed once, however often it is asked for.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tqdm import tqdm
 from dpfl_bench.checks.errors import ConfigError
 from dpfl_bench.config.call import call
 from dpfl_bench.config.settings import Settings
-from dpfl_bench.experiment import engine, measure, report, resume, train
+from dpfl_bench.experiment import engine, measure, privacy_record, report, resume, train
 from dpfl_bench.experiment.job import Job, initial, prepare
 from dpfl_bench.experiment.player import build_player
 from dpfl_bench.federation.crew import Crew
@@ -38,7 +38,7 @@ CHECKPOINT_SECONDS = 60.0
 
 
 def run(settings: Settings, overrides: Sequence[str], config_yaml: str) -> RunFolder:
-    """Train all seeds and write the folder; what is refused leaves none. Raises Busy where another
+    """Train all seeds and write the folder. Refused settings leave no folder. Raises Busy if another
     process works there, Interrupted after a signal.
     """
     folder = RunFolder.at(settings.outputs, settings.run_id)
@@ -55,8 +55,8 @@ def run(settings: Settings, overrides: Sequence[str], config_yaml: str) -> RunFo
 def compute(
     settings: Settings, overrides: Sequence[str], config_yaml: str, folder: RunFolder, claim: Claim
 ) -> None:
-    """The same in a folder that is ours. It may be finished by now, by the process that we waited
-    for.
+    """Like `run`, for a caller that already holds the lock (`claim`). The run may be finished by
+    now, if another process had the lock before.
     """
     _refuse_others(settings, folder)
     if not folder.finished:
@@ -67,7 +67,7 @@ def compute(
 
 
 def _refuse_others(settings: Settings, folder: RunFolder) -> None:
-    """A result that other code or data made, which nobody accepted."""
+    """Refuse a finished result of other code or data, unless the user accepted it."""
     finding = (
         Asker(lambda dataset: call(dataset, "dataset")).look(settings, folder) if folder.finished else None
     )
@@ -76,7 +76,7 @@ def _refuse_others(settings: Settings, folder: RunFolder) -> None:
 
 
 def _prepared(settings: Settings) -> tuple[Job, Origin]:
-    """The code is read before it is loaded, the data are those that were loaded."""
+    """The job and its origin: hashes of the code, read before it is loaded, and of the loaded data."""
     modules.package()
     code = code_of(settings)
     job = prepare(settings)
@@ -92,11 +92,11 @@ def _write(
     claim: Claim,
     stop: Stop,
 ) -> None:
-    if result := folder.finished:  # by a process that was at work while this one prepared
+    if result := folder.finished:  # another process finished it while this one prepared
         if differs := differing(result.get("origin") or {}, origin, folder):
             raise ConfigError(Finding(folder, origin, differs).question())
         return
-    found = resume.checkpoint(folder, job, origin)
+    checkpoint = resume.checkpoint(folder, job, origin)
     folder.write(".hydra/config.yaml", config_yaml)
     folder.write(".hydra/overrides.yaml", "".join(f"- {o}\n" for o in overrides))
     folder.write("partition.csv", job.data.partition_csv())
@@ -106,7 +106,7 @@ def _write(
     write_origin(folder, origin)
     folder.tell("running")
     with following(job.settings.trackers, folder) as followers:
-        _Runner(job, origin, folder, stop, claim, followers).run(found)
+        _Runner(job, origin, folder, stop, claim, followers).run(checkpoint)
 
 
 @dataclass
@@ -125,21 +125,21 @@ class _Runner:
     saved: float = field(default_factory=time.monotonic)
     psi0: float = float("nan")
 
-    def run(self, found: train.Checkpoint | None) -> None:
-        self.folder.metrics.start(found.metrics_bytes if found else 0)
-        self.folder.timing.start(found.timing_bytes if found else 0)
-        if found:
-            self.finals, self.earlier_seconds = dict(found.finals), found.seconds
+    def run(self, checkpoint: train.Checkpoint | None) -> None:
+        self.folder.metrics.start(checkpoint.metrics_bytes if checkpoint else 0)
+        self.folder.timing.start(checkpoint.timing_bytes if checkpoint else 0)
+        if checkpoint:
+            self.finals, self.earlier_seconds = dict(checkpoint.finals), checkpoint.seconds
         total = sum(s.rounds for s in self.job.schedules)
         done = sum(s.rounds for s in self.job.schedules if s.seed in self.finals) + (
-            found.done if found else 0
+            checkpoint.done if checkpoint else 0
         )
         diverged = None
         with tqdm(total=total, initial=done, unit="round", disable=None, leave=False, file=sys.stderr) as bar:
             try:
                 for schedule in self.job.schedules:
                     if schedule.seed not in self.finals:
-                        self._seed(schedule, found if found and found.seed == schedule.seed else None, bar)
+                        self._seed(schedule, _of_seed(schedule.seed, checkpoint), bar)
             except train.Diverged as error:
                 diverged = report.divergence(self.job.settings, schedule.seed, error)
         self._finish(diverged)
@@ -148,15 +148,15 @@ class _Runner:
     def seconds(self) -> float:
         return self.earlier_seconds + time.monotonic() - self.started
 
-    def _seed(self, schedule: Schedule, found: train.Checkpoint | None, bar: Any) -> None:
+    def _seed(self, schedule: Schedule, checkpoint: train.Checkpoint | None, bar: Any) -> None:
         job = self.job
         player = build_player(job.settings, job.budget, job.problem, job.data, schedule.seed)
         start = player.start(initial(job, schedule.seed))
         self.psi0 = measure.psi(job, start, schedule, 0)
-        state, done = (found.state(player), found.done) if found else (start, 0)
-        del start  # the clients' memories may be most of the memory there is
+        state, done = (checkpoint.state(player), checkpoint.done) if checkpoint else (start, 0)
+        del start  # the clients' memories may fill most of the machine's memory
         with engine.crew(job.settings, player, state) as crew:
-            if not found:
+            if not checkpoint:
                 self._evaluate(state, schedule, 0, None, crew)
                 self._save(state, schedule, 0)
             played = train.rounds(player, schedule, state, done, crew)
@@ -204,8 +204,9 @@ class _Runner:
         folder = self.folder
         self.claim.check()
         torch.save(self.finals, folder.finals)
-        folder.write("privacy.json", report.privacy(self.job, diverged))
-        result = report.result(self.job, folder, self.seconds, diverged, self.origin)
+        guarantee = report.guarantee(self.job, diverged)
+        folder.write("privacy.json", privacy_record.privacy(self.job, diverged, guarantee))
+        result = report.result(self.job, folder, self.seconds, diverged, self.origin, guarantee)
         if self.job.settings.plot:
             from dpfl_bench.results.plots import curve
 
@@ -214,3 +215,7 @@ class _Runner:
         folder.write("result.json", result)
         for file in (folder.checkpoint, folder.previous):
             file.unlink(missing_ok=True)
+
+
+def _of_seed(seed: int, checkpoint: train.Checkpoint | None) -> train.Checkpoint | None:
+    return checkpoint if checkpoint and checkpoint.seed == seed else None

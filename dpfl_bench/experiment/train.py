@@ -20,18 +20,17 @@ from dpfl_bench.federation.state import TrainingState
 from dpfl_bench.machine import sealed
 from dpfl_bench.privacy.ledger import Ledger
 
-PREVIOUS = (
-    "previous.pt"  # the checkpoint before the latest: where that one is damaged, the run goes on from here
-)
+PREVIOUS = "previous.pt"  # the checkpoint before the latest; used where the latest is damaged
 OVERFLOW, BLANKED = "overflow", "every update was blanked"
 
 
 class Diverged(ArithmeticError):
     """A round after which none can follow.
 
-    OVERFLOW: it ended with a NaN or an infinity in the model. With privacy the model is
-    post-processing of what was released, so that says nothing more. BLANKED: nothing that came to a
-    closed door was finite, and what would follow is noise alone. That says something of data.
+    OVERFLOW: a NaN or an infinity is in the model. In a private run the model is post-processing of
+    what was released, so this tells nothing more of the data. BLANKED: nothing that came to a
+    closed door was finite, and further rounds would add noise alone. This tells something of the
+    data.
     """
 
     def __init__(self, round: int, cause: str = OVERFLOW) -> None:
@@ -78,12 +77,12 @@ class Checkpoint:
     sums: dict[str, int]
     clip: float
     earlier: torch.Tensor
-    metrics_bytes: int  # how long metrics.csv and timing.csv were
-    metrics_sum: str  # of those bytes: rows that rot would be in the result
-    timing_bytes: int
+    metrics_bytes: int  # length of metrics.csv
+    metrics_sum: str  # checksum of these bytes: a damaged row would be in the result
+    timing_bytes: int  # length of timing.csv
     seconds: float
     finals: dict[int, torch.Tensor]  # final parameters of the seeds that are done
-    data: str  # whose records these are
+    data: str  # digest of the records
 
     @staticmethod
     def of(state: TrainingState, **where: object) -> Checkpoint:
@@ -113,19 +112,19 @@ class Checkpoint:
             self.earlier.to(like),
         )
 
-    def save(self, path: Path, **told: Any) -> None:
-        """Under a checksum, with what it tells of itself (`told`). The one that was there becomes
-        the previous one.
+    def save(self, path: Path, **facts: Any) -> None:
+        """Save under a checksum, with these facts about the checkpoint. The checkpoint that was
+        there becomes the previous one.
         """
-        with sealed.writing(path.with_suffix(".new"), **told) as file:
-            torch.save(self.__dict__, cast(IO[bytes], file))  # torch asks for no more than it has
+        with sealed.writing(path.with_suffix(".new"), **facts) as file:
+            torch.save(self.__dict__, cast(IO[bytes], file))  # the file has all methods that torch calls
         with suppress(FileNotFoundError):
             path.replace(path.with_name(PREVIOUS))
         path.with_suffix(".new").replace(path)
 
     @staticmethod
     def load(path: Path) -> Checkpoint:
-        """Raises sealed.Broken where it is not what was saved."""
+        """Raises sealed.Broken if the file is not as it was saved."""
         sealed.check(path)
         try:
             return Checkpoint(**torch.load(path, map_location="cpu", weights_only=True))

@@ -17,7 +17,12 @@ from dpfl_bench.problems.problem import Batch, in_dtype
 
 
 class Federation:
-    """The clients' training records and the global test set."""
+    """The clients' training records and the global test set. M clients, n training records.
+
+    `features` (n, *shape), `targets` (n, ...), `record_weights` (n,): of the training records, client
+    by client. `sizes` (M,): how many each client has. `test_owners`: the client of each test record,
+    or None.
+    """
 
     def __init__(
         self,
@@ -27,10 +32,10 @@ class Federation:
         device: torch.device,
         dtype: torch.dtype,
     ):
+        """parts: the numbers of each client's records. lots: which records a local step looks at."""
         order = np.concatenate(parts)
-        in_order = np.array_equal(
-            order, np.arange(len(records.train_y))
-        )  # as `prepare.arranged` makes them: no copy
+        in_order = np.array_equal(order, np.arange(len(records.train_y)))
+        # records in order (`prepare.arranged`) are not copied
         x, y = (column if in_order else column[order] for column in (records.train_x, records.train_y))
         self.sizes = np.array([len(part) for part in parts])
         self.offsets = np.concatenate([[0], np.cumsum(self.sizes)])
@@ -41,9 +46,8 @@ class Federation:
         natural = records.owners is not None and all(
             (records.owners[part] == i).all() for i, part in enumerate(parts)
         )
-        owners = (
-            records.test_owners if natural else None
-        )  # a test set of its own for each client, where clients are the data's own
+        # where clients are the data's own, each has a test set of its own
+        owners = records.test_owners if natural else None
         self.test_owners = (
             None if owners is None else torch.from_numpy(np.ascontiguousarray(owners)).to(device)
         )
@@ -66,7 +70,10 @@ class Federation:
         return len(self.sizes)
 
     def batches(self, seed: int, round: int, clients: np.ndarray, steps: int) -> Iterator[Batch]:
-        """The `steps` lots of these clients, one after the other."""
+        """Draw the lots of one round: yields one batch a local step.
+
+        clients: their indices, (c,). steps: how many batches.
+        """
         if self.lots.full:
             batch = self._whole(clients)
             yield from (batch for _ in range(steps))
@@ -79,13 +86,13 @@ class Federation:
             yield self._gather(lots.narrow(1, 0, widest), weight.narrow(1, 0, widest), size)
 
     def lot_weights(self, clients: np.ndarray) -> Tensor:
-        """What one record counts in a lot of each of these clients, (c,): one over the lot's
+        """The weight of one record in a lot of each of these clients, (c,): one over the lot's
         (expected) size.
         """
         return torch.from_numpy(self._weights(clients)).to(self.features.device, self.dtype)
 
     def whole_in_float64(self, clients: np.ndarray) -> Iterator[Batch]:
-        """Full batches of these clients, one client at a time."""
+        """Full batches of these clients in float64, one client at a time."""
         for i in clients:
             rows = slice(int(self.offsets[i]), int(self.offsets[i + 1]))
             features = in_dtype(self.features[rows], self.dtype).double()
@@ -95,8 +102,8 @@ class Federation:
             yield Batch(features[None], targets[None], weights, [len(targets)])
 
     def _whole(self, clients: np.ndarray) -> Batch:
-        """Full batches; the last one is kept, so that a federation that fits one chunk is gathered
-        once.
+        """The full batch of some clients. The last one is kept, so that a federation that fits one
+        chunk is gathered once.
         """
         key = clients.tobytes()
         if self._full_batch is None or self._full_batch[0] != key:
@@ -113,7 +120,9 @@ class Federation:
         return np.array([self.lots.weight(int(self.sizes[i])) for i in clients])
 
     def _gather(self, rows: Tensor, weights: Tensor, sizes: np.ndarray) -> Batch:
-        """rows, weights: (c, b)."""
+        """The batch of some records. rows: their numbers in the store; weights: (c, b) each. sizes:
+        of the lots without padding, (c,).
+        """
         flat = rows.reshape(-1)
         features, targets = (
             store.index_select(0, flat).view(*rows.shape, *store.shape[1:])

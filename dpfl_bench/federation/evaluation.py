@@ -13,31 +13,35 @@ from dpfl_bench.federation.clients import Federation
 from dpfl_bench.problems.problem import Problem, Scored, in_dtype
 
 BATCH_NUMBERS = 2**18  # features evaluated at once: as many as a core's cache likes
-OUTPUT_NUMBERS = 2**23  # outputs
+OUTPUT_NUMBERS = 2**23  # outputs of the model computed at once
 
 
 @dataclass(frozen=True)
 class Scores:
+    """How good one model is."""
+
     train_loss: float  # the objective: mean over clients of their mean loss, + l2/2 |x|^2
     test_loss: float  # mean over records, without l2
-    # the problem's: accuracy, next-word accuracy, Dice; R^2, the share of the targets' variance
-    # that is explained
+    # accuracy, next-word accuracy or Dice; in regression R^2, the share of the targets' variance
+    # that the model explains
     test_metric: float
-    client_metric: float = float(
-        "nan"
-    )  # mean over natural clients of the metric on their own test records, where they have some
+    # where clients are the data's own: mean over clients of the metric on their own test records
+    client_metric: float = float("nan")
 
     @property
     def test_error(self) -> float:
         return 1 - self.test_metric
 
 
-Losses = Callable[[Tensor, bool], Scored]  # (x, test) -> of each training or test record
+# (x, (d,); test) -> losses and scores of each test record, or of each training record
+Losses = Callable[[Tensor, bool], Scored]
 
 
 def evaluate(problem: Problem, federation: Federation, x: Tensor, losses: Losses | None = None) -> Scores:
-    """Without a test set (some synthetic problems) the training records stand in for it. losses: by
-    whom; None: by this process.
+    """How good the model x, (d,), is. Where there is no test set (some synthetic problems), the
+    training records stand in for it.
+
+    losses: computes losses and scores; None: this process does.
     """
     losses = losses or (lambda x, test: scored(problem, federation, x, test))
     ridge = problem.l2 / 2 * x.square().sum().item()
@@ -51,6 +55,7 @@ def evaluate(problem: Problem, federation: Federation, x: Tensor, losses: Losses
 
 
 def scored(problem: Problem, federation: Federation, x: Tensor, test: bool) -> Scored:
+    """Losses and scores of each training record, or of each test record, at the model x, (d,)."""
     return together(
         scored_slice(problem, federation, x, test, part) for part in slices(problem, federation, test)
     )
@@ -64,15 +69,18 @@ def slices(problem: Problem, federation: Federation, test: bool) -> list[slice]:
     return [slice(start, start + size) for start in range(0, len(targets), size)]
 
 
-@np.errstate(all="ignore")  # who diverges is told elsewhere
+@np.errstate(all="ignore")  # `experiment.train` reports a model that diverges
 def scored_slice(problem: Problem, federation: Federation, x: Tensor, test: bool, part: slice) -> Scored:
-    """In a wide format, so that sums over many records are exact enough to compare."""
+    """`scored` for some records, in a wide number format, so that sums over many records are exact
+    enough to compare.
+    """
     features, targets = _records(federation, test)
-    found = problem.losses(x, in_dtype(features[part], x.dtype), targets[part])
-    return Scored(*(each.to(federation.record_weights.dtype) for each in found))
+    results = problem.losses(x, in_dtype(features[part], x.dtype), targets[part])
+    return Scored(*(each.to(federation.record_weights.dtype) for each in results))
 
 
 def together(parts: Iterable[Scored]) -> Scored:
+    """One after the other."""
     return Scored(*(torch.cat(each) for each in zip(*parts, strict=True)))
 
 
@@ -84,18 +92,18 @@ def _records(federation: Federation, test: bool) -> tuple[Tensor, Tensor]:
     )
 
 
-def _of_clients(problem: Problem, found: Scored, federation: Federation) -> float:
+def _of_clients(problem: Problem, test: Scored, federation: Federation) -> float:
     if federation.test_owners is None or problem.metric == "r2":
         return float("nan")
     known = federation.test_owners >= 0  # a test record's owner may have no training records
-    owners, sums = federation.test_owners[known], found.scores.new_zeros(2, federation.clients)
-    sums[0].index_add_(0, owners, found.scores[known])
-    sums[1].index_add_(0, owners, found.counts[known])
+    owners, sums = federation.test_owners[known], test.scores.new_zeros(2, federation.clients)
+    sums[0].index_add_(0, owners, test.scores[known])
+    sums[1].index_add_(0, owners, test.counts[known])
     return (sums[0] / sums[1])[sums[1] > 0].mean().item()
 
 
-def _metric(problem: Problem, found: Scored, targets: Tensor) -> float:
+def _metric(problem: Problem, test: Scored, targets: Tensor) -> float:
     if problem.metric != "r2":
-        return (found.scores.sum() / found.counts.sum()).item()
-    centred = targets.to(found.scores) - targets.to(found.scores).mean()
-    return 1 - (found.scores.sum() / centred.square().sum()).item()
+        return (test.scores.sum() / test.counts.sum()).item()
+    centred = targets.to(test.scores) - targets.to(test.scores).mean()
+    return 1 - (test.scores.sum() / centred.square().sum()).item()

@@ -22,7 +22,8 @@ class Optimiser:
     weight_decay: float = 0.0
     server_lr: float = 1.0
     server_momentum: float = 0.0
-    # factor of old steps beside server_momentum: lr_decay, where they are to follow the learning rate
+    # factor of old steps beside server_momentum: lr_decay, where they are to follow the learning
+    # rate
     server_momentum_decay: float = 1.0
 
 

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from dpfl_bench import rng
+from dpfl_bench.federation import lot_size
 
-DRAWN_AT_ONCE = 2**22  # numbers: 32 MB, however many steps and records
-Lots = Sequence[np.ndarray] | np.ndarray  # of record numbers, one for each local step
+DRAWN_AT_ONCE = 2**22  # random numbers: 32 MB, however many steps and records
+Lots = Sequence[np.ndarray] | np.ndarray  # one array of record numbers for each local step
 
 
 @dataclass(frozen=True)
@@ -27,7 +28,9 @@ class LotRule:
         return self.batch_size is None and self.sample_rate is None
 
     def draw(self, seed: int, round: int, client: int, records: int, steps: int) -> Lots:
-        """For each of `steps` local steps: the record numbers (0..records-1), in increasing order."""
+        """The lot of each of `steps` local steps of one client with so many records: record numbers
+        (0..records-1), in increasing order.
+        """
         if self.full:
             return [np.arange(records)] * steps
         draw = rng.generator(seed, "lot", round, client)
@@ -43,19 +46,20 @@ class LotRule:
         return [np.flatnonzero(row) for n in blocks for row in draw.random((n, records)) < self.sample_rate]
 
     def weight(self, records: int) -> float:
-        """Of a record's gradient in its lot, for a client with so many records.
+        """The weight of a record's gradient in its lot, for a client with so many records.
 
-        A lot without replacement is averaged; a Poisson lot is divided by its expected size, never
-        by its realised one.
+        A lot without replacement is divided by its size, a Poisson lot by its expected size, never
+        by the size that was drawn.
         """
-        return 1 / (self.batch_size or records * (self.sample_rate or 1))
+        return 1 / lot_size.expected(self.batch_size, self.sample_rate, records)
 
 
 def smallest(keys: np.ndarray, count: int) -> np.ndarray:
-    """Where the `count` smallest of each row of random 64-bit numbers are, in increasing order.
+    """The places of the `count` smallest numbers of each row, in increasing order: (n, m) -> (n,
+    count).
 
-    In place: the last bits become the number's place, which is carried along. That is faster than
-    argpartition, and nothing ties.
+    keys: random 64-bit numbers, overwritten. The last bits of each number become its place, and move
+    with it. That is faster than argpartition, and no two numbers tie.
     """
     places = np.uint64(2 ** (keys.shape[1] - 1).bit_length() - 1)
     keys |= places
@@ -69,9 +73,11 @@ def smallest(keys: np.ndarray, count: int) -> np.ndarray:
 def pad(
     lots: Sequence[Lots], starts: np.ndarray, weights: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The s lots of each of c clients as rectangles, one step after the other: record index into
-    the flat store and weight, 0 where padded, (s, c, b); sizes (s, c). starts, weights: of the
-    clients, (c,).
+    """The s lots of each of c clients as rectangles, one for each step.
+
+    starts: number of each client's first record in the flat store, (c,). weights: of each client's
+    records, (c,). Returns the records' numbers in the flat store, (s, c, b), their weights, 0 where
+    padded, (s, c, b), and the lots' sizes, (s, c).
     """
     steps = list(zip(*lots, strict=True))
     sizes = np.array([[len(pick) for pick in step] for step in steps])

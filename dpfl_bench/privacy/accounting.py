@@ -108,7 +108,7 @@ def question(accountant: str) -> dict[str, str]:
 
 
 def at_most(composition: Composition, noise_multiplier: float, delta: float, name: str) -> float:
-    """`one`, and inf where the accountant cannot tell: for searches, which then ask for more noise."""
+    """`one`, and inf where the accountant cannot tell. A search then tries more noise."""
     try:
         return one(composition, noise_multiplier, delta, name)
     except refusals.OutOfReach:

@@ -1,8 +1,9 @@
 """How the norm of an update is bounded by C: clip or normalise.
 
 After either, one client moves the sum by at most C (add_remove_one, as zero-out) or 2C
-(replace_one), up to the rounding of each entry. So norms are summed in the widest format: in
-float32 that of a hundred million numbers comes out 1 % too small, or 40 % if they are chosen.
+(replace_one), up to the rounding of each entry. Norms are therefore summed in the widest format: in
+float32 the norm of a hundred million numbers comes out 1 % too small, or 40 % too small if somebody
+chose the numbers for that.
 
 An update with a NaN or an infinity in it has no length. It counts as zero, so that no client's data
 decide how a run ends.
@@ -18,27 +19,29 @@ from torch import Tensor
 
 from dpfl_bench.problems.problem import lengths
 
-# a smaller scale becomes 0: times a weight, or as one of float32's last numbers, it would be
-# rounded by half and more
+# Scales below this become 0. Times a weight, or near the end of float32's range, such a scale
+# would be rounded by half of itself and more.
 NEGLIGIBLE = 1e-25
 
 
 class Bounded(NamedTuple):
     rows: Tensor  # (c, d)
-    norms: Tensor  # (c,): before; 0 where the row is not finite
-    blanked: int  # rows that are not finite, and count as zero
+    norms: Tensor  # (c,): before bounding; 0 where the row is not finite
+    blanked: int  # number of rows that are not finite and count as zero
 
 
 def scales(norms: Tensor, bound: float | Tensor) -> Tensor:
-    """min(1, C / norm), and 0 where that is negligible or the norm is not finite. The one guard of
-    both doors.
+    """min(1, C / norm), and 0 where that is negligible or the norm is not finite. norms: (c,); bound:
+    C, one for all or (c,) -> (c,). Both doors, for updates and for gradients, bound by this alone.
     """
-    found = bound / norms.clamp(min=bound)  # 1 where norm <= C, without dividing by zero
-    return found.where(found > NEGLIGIBLE, 0)
+    factors = bound / norms.clamp(min=bound)  # 1 where norm <= C, without dividing by zero
+    return factors.where(factors > NEGLIGIBLE, 0)
 
 
 def measured(updates: Tensor) -> Bounded:
-    """Norms in the widest format; rows that are not finite become zeros."""
+    """Rows with their norms in the widest format, not bounded yet; rows that are not finite become
+    zeros. updates: (c, d).
+    """
     norms = lengths(updates)
     if math.isfinite(norms.sum().item()):
         return Bounded(updates, norms, 0)
@@ -50,7 +53,7 @@ def measured(updates: Tensor) -> Bounded:
 
 
 def clip(updates: Tensor, bound: float) -> Bounded:
-    """min(1, C / ||u||) u for each row u. updates: (c, d)."""
+    """min(1, C / ||u||) u for each row u. updates: (c, d); bound: C."""
     norms = lengths(updates)
     factors = scales(norms, bound)
     if factors.min().item() > 0:
@@ -64,8 +67,8 @@ def clip(updates: Tensor, bound: float) -> Bounded:
 
 
 def normalise(updates: Tensor, bound: float) -> Bounded:
-    """C u / ||u|| for each row u; a zero row, where the paper's norm(0) is undefined, becomes C (1,
-    ..., 1) / sqrt(d). updates: (c, d).
+    """C u / ||u|| for each row u. A zero row becomes C (1, ..., 1) / sqrt(d), because the paper
+    leaves the direction of 0 undefined. updates: (c, d); bound: C.
     """
     rows, norms, blanked = measured(updates)
     zero = (rows == 0).all(dim=1, keepdim=True)  # not norms == 0: the norm of a tiny update underflows
@@ -74,13 +77,13 @@ def normalise(updates: Tensor, bound: float) -> Bounded:
 
 
 def _by_largest(rows: Tensor) -> tuple[Tensor, Tensor]:
-    """Rows divided by their largest entry, whose norms neither under- nor overflow, and these
-    entries, (c, 1).
+    """(each row divided by its largest entry, the largest entries, (c, 1)). The norms of the
+    divided rows neither underflow nor overflow.
     """
     largest = rows.abs().amax(dim=1, keepdim=True)
     return rows / largest.where(largest > 0, 1), largest
 
 
 def _in_format(norms: Tensor, like: Tensor) -> Tensor:
-    """A finite norm stays finite."""
+    """The norms in the format of `like`; a finite norm stays finite."""
     return norms.clamp(max=torch.finfo(like.dtype).max).to(like)

@@ -16,11 +16,13 @@ CACHE_VERSION = 3  # bump when a change moves any calibrated noise
 
 
 def cached(question: dict[str, object], answer: Callable[[], float]) -> float:
-    """The positive number that answers a question; a missing, broken or unwritable entry costs
-    time, never a result.
+    """The positive number that answers a question: from disk, else from `answer`, and then kept.
 
-    A checksum tells a rotten entry. It tells no forged one: whoever can write here can write any
-    number, so who uses an answer checks it.
+    question: names and values that JSON can hold; the versions of this file and of dp-accounting
+    are added. A missing, broken or unwritable entry costs time, never a result.
+
+    A checksum finds an entry that decayed. It finds no forged entry: whoever can write into the
+    folder can write any number, so the caller checks the answer.
     """
     text = _text(question)
     path = _path(text)
@@ -47,7 +49,7 @@ def cached(question: dict[str, object], answer: Callable[[], float]) -> float:
 
 
 def forget(question: dict[str, object]) -> None:
-    """Throw the answer away."""
+    """Delete the kept answer to a question, if there is one."""
     with contextlib.suppress(OSError):
         _path(_text(question)).unlink()
 

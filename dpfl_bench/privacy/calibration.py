@@ -1,7 +1,7 @@
 """The noise that a budget asks for, the papers' formula for it, and the rounds that a noise allows.
 
 Unit, neighbouring relation and sampling are those of the `Releases` or `RecordReleases` (see
-`releases.py`). The noise multiplier is std / sensitivity of one release (pure: 1/eps_0). Everything
+`released/`). The noise multiplier is std / sensitivity of one release (pure: 1/eps_0). Everything
 errs on the private side: the epsilon of the noise returned never exceeds the target.
 """
 
@@ -22,7 +22,7 @@ from dpfl_bench.privacy.released.records import RecordReleases
 from dpfl_bench.privacy.released.views import Observer, view
 
 _TIGHT = 0.9992  # a search stops once eps lies between this part of the target and the target
-_ALMOST = 0.99  # what is kept on disk for less is asked again
+_ALMOST = 0.99  # a noise kept on disk that spends less than this part of the target is not believed
 
 
 def calibrate(
@@ -32,7 +32,11 @@ def calibrate(
     delta: float,
     accountant: str = "auto",
 ) -> float:
-    """The noise multiplier with .999 eps < epsilon <= eps towards `observer`; 0 if eps is inf."""
+    """The noise multiplier with .999 eps < epsilon <= eps towards `observer`; 0 if eps is inf.
+
+    delta: of the target. accountant: a name of `accountants/table.py`, or auto. PrivacyError where
+    the observer is trusted, where the accountant is not valid, or where no noise is enough.
+    """
     compositions = view(releases, observer)
     if compositions is None:
         raise refusals.trusted_observer(observer)
@@ -42,16 +46,24 @@ def calibrate(
     epsilon(compositions, 0.0, delta, accountant)  # checks delta before anything is searched
     if eps == math.inf or any(c.times == 0 for c in compositions):
         return 0.0
-    if all(table.named(name).instant for _, name in pairs):  # solved faster than read
+    if all(table.named(name).instant for _, name in pairs):  # solving is faster than reading
         return _solve(pairs, eps, delta)
     question: dict[str, object] = {
         "kind": type(releases).__name__,
         "releases": dataclasses.asdict(releases),
         "observer": observer,
     }
-    question |= {**accounting.question(accountant), "eps": eps, "delta": delta}
+    return _kept(
+        question | {**accounting.question(accountant), "eps": eps, "delta": delta}, pairs, eps, delta
+    )
+
+
+def _kept(
+    question: dict[str, object], pairs: list[tuple[Composition, str]], eps: float, delta: float
+) -> float:
+    """The noise from disk, or solved for and kept; either way its eps is checked."""
     noise = cached(question, lambda: _solve(pairs, eps, delta))
-    if not _ALMOST * eps <= _spent(pairs, noise, delta) <= eps:  # the entry is forged, or of other code
+    if not _ALMOST * eps <= _spent(pairs, noise, delta) <= eps:  # forged, or by other code
         forget(question)
         noise = cached(question, lambda: _solve(pairs, eps, delta))
     spent = _spent(pairs, noise, delta)
@@ -61,20 +73,20 @@ def calibrate(
 
 
 def _spent(pairs: list[tuple[Composition, str]], noise: float, delta: float) -> float:
-    """Computed afresh: the run prints this eps too, and the accountants remember what they were
-    asked last.
+    """Eps of a noise, computed afresh. It costs nothing: the run prints this eps too, and the
+    accountants remember their last answers.
     """
     return min(at_most(composition, noise, delta, name) for composition, name in pairs)
 
 
 def _solve(pairs: list[tuple[Composition, str]], eps: float, delta: float) -> float:
-    """The least noise over the (composition, accountant) pairs, each alone enough; then asked again
-    of a second accountant.
+    """The least noise over the (composition, accountant) pairs, of which each alone is enough; a
+    second accountant then checks it.
     """
     least, winner = math.inf, pairs[0]
     for composition, name in pairs:
         if least < math.inf and at_most(composition, least, delta, name) > eps:
-            continue  # eps falls with the noise, so this pair cannot do with less
+            continue  # eps falls with the noise, so this pair needs more
         noise = _least_noise(composition, name, eps, delta)
         if noise < least:
             least, winner = noise, (composition, name)
@@ -86,8 +98,8 @@ def _solve(pairs: list[tuple[Composition, str]], eps: float, delta: float) -> fl
 
 
 def _cross_check(composition: Composition, name: str, noise: float, delta: float) -> None:
-    """The looser accountant may not fall below the tighter, PLD must be as good as the closed form:
-    raise if numbers say otherwise.
+    """Raise if the looser accountant is below the tighter one, or if PLD is worse than the closed
+    form.
     """
     tight, *_, loosest = accountants_for(composition)
     loose = loosest if name == tight else name
@@ -98,7 +110,7 @@ def _cross_check(composition: Composition, name: str, noise: float, delta: float
 
 
 def _least_noise(composition: Composition, name: str, eps: float, delta: float) -> float:
-    """The least noise multiplier of one composition by one accountant; inf if none is found."""
+    """The least noise multiplier of one composition by one accountant; inf if none is enough."""
     mu = mu_for(eps, delta)
     alone = dataclasses.replace(composition, companions=())
     solved = table.named(name).least_noise(composition, eps, delta)
@@ -109,7 +121,8 @@ def _least_noise(composition: Composition, name: str, eps: float, delta: float) 
 
 
 def _first_guess(composition: Composition, mu: float, eps: float) -> float:
-    if composition.mechanism == "pure":  # few releases spend eps_0 each, many small ones are nearly Gaussian
+    if composition.mechanism == "pure":
+        # few releases spend eps_0 each; many small ones are nearly Gaussian
         return min(composition.times / eps, math.sqrt(composition.times) / mu)
     # many small releases are nearly one Gaussian with mu^2 = T q^2 (exp(1/z^2) - 1)
     expected = composition.times * composition.share
@@ -117,8 +130,8 @@ def _first_guess(composition: Composition, mu: float, eps: float) -> float:
 
 
 def _search(spent: Callable[[float], float], eps: float, guess: float) -> float:
-    """Noise with _TIGHT eps <= spent(noise) <= eps for a decreasing `spent`: secant steps in
-    logarithms, inside a bracket.
+    """Noise with _TIGHT eps <= spent(noise) <= eps, where `spent` falls with the noise. Secant
+    steps in logarithms, inside a bracket.
     """
     low, high = (0.0, math.inf), (math.inf, 0.0)  # (noise, eps): too little noise, enough noise
     noise = guess
@@ -147,12 +160,13 @@ def _next_noise(low: tuple[float, float], high: tuple[float, float], eps: float,
 def formula_noise(
     v: float, clip: float, releases_count: int, eps: float, delta: float, rate: float = 1.0
 ) -> float:
-    """The papers' noise std, C sqrt(v n ln(1/delta)) rate / eps, for a stated constant v: nominal,
-    not a guarantee.
+    """The papers' standard deviation of the noise, C sqrt(v n ln(1/delta)) rate / eps, for a stated
+    constant v. It is nominal and no guarantee: the eps that such a run really has is
+    `accounting.epsilon`'s.
 
-    `balancing`, Lemma 1: each client's own noise, rate 1, n = the communications. `normalized`,
-    Theorem 3 with q for v: the noise on the cohort's sum, rate = r/n clients. Neither paper says v:
-    the eps that such a run really has is `accounting.epsilon`'s.
+    clip: C. releases_count: n. `balancing`, Lemma 1: each client's own noise, rate 1, n = the
+    communications. `normalized`, Theorem 3 with q for v: the noise on the cohort's sum, rate = r/n
+    clients. Neither paper says what v is.
     """
     if not (v > 0 and clip > 0 and eps > 0 and 0 < delta < 1):
         raise refusals.formula_out_of_range(v, clip, eps, delta)
@@ -162,10 +176,10 @@ def formula_noise(
 def implied(
     noise_multiplier: float, sensitivity_over_clip: float, n: int, rate: float, eps: float, delta: float
 ) -> dict[str, float]:
-    """The papers' constants that a noise amounts to: v = (std/C)^2 eps^2 / (n ln(1/delta)), q = v /
-    rate^2 (`formula_noise`).
+    """The papers' constants v and q that a noise amounts to in `formula_noise`: v = (std/C)^2 eps^2
+    / (n ln(1/delta)), q = v / rate^2.
 
-    `sensitivity_over_clip`: 1 under add_remove_one, 2 under replace_one. n: releases.
+    sensitivity_over_clip: 1 under add_remove_one, 2 under replace_one. n: releases.
     """
     v = (noise_multiplier * sensitivity_over_clip * eps) ** 2 / (n * math.log(1 / delta))
     return {"v": v, "q": v / rate**2}
@@ -179,8 +193,10 @@ def max_rounds(
     accountant: str = "auto",
     limit: int = 10**7,
 ) -> int:
-    """The largest number of rounds, at most `limit`, with epsilon <= eps. `view_at(t)` is the view
-    of the first t rounds.
+    """The largest number of rounds, at most `limit`, with epsilon <= eps at delta.
+
+    view_at: t -> what the observer sees of the first t rounds. accountant: a name of
+    `accountants/table.py`, or auto.
     """
 
     def fits(rounds: int) -> bool:
@@ -193,7 +209,7 @@ def max_rounds(
         return 0
 
     def spent(rounds: int) -> float:
-        """By the tightest accountant: every question costs."""
+        """By the tightest accountant alone, because every question takes time."""
         composition, name = candidates(view_at(rounds), accountant)[0]
         return at_most(composition, noise_multiplier, delta, name)
 
@@ -202,8 +218,8 @@ def max_rounds(
 
 
 def _rounds_of_a_gaussian(first: Composition, noise_multiplier: float, mu: float) -> float:
-    """Rounds that mu allows, were the round that `first` is of a Gaussian: exact for one, close for
-    many small releases.
+    """Rounds that mu allows if a round (`first`) were Gaussian: exact where it is, close for many
+    small releases.
     """
     z = first.joint(noise_multiplier) * (1 if first.mechanism == "pure" else first.scale)
     if not 0 < z < math.inf:
@@ -214,8 +230,8 @@ def _rounds_of_a_gaussian(first: Composition, noise_multiplier: float, mu: float
 
 
 def _near(spent: Callable[[int], float], eps: float, guess: float, limit: int) -> int:
-    """A number of rounds that spends about eps: steps on log(eps) as a line in log(rounds), the
-    slope of the last two.
+    """A number of rounds that spends about eps. Secant steps: log(eps) is taken as a line in
+    log(rounds) through the last two answers.
     """
     rounds, slope, before = max(1, int(min(guess, limit))), 0.5, None
     for _ in range(8):

@@ -1,4 +1,4 @@
-"""The ledger: what really left the doors. Written only by the doors, read by the accountant."""
+"""The ledger: what really left the doors. The doors alone write it, the accountant reads it."""
 
 from __future__ import annotations
 
@@ -9,15 +9,17 @@ import numpy as np
 
 
 class OverspentError(RuntimeError):
-    """The doors recorded something else than the schedule planned: a bug, never a setting."""
+    """The doors recorded something other than the schedule planned: a bug, never a setting."""
 
 
 @dataclass
 class Ledger:
     """Releases of one seed so far.
 
-    `taken[i]`: how often client i's noised message went out (client level), or how many noised
-    gradients it made (record level). `sums`: how often each further sum went out with the messages.
+    taken: (clients,), how often client i's noised message went out (client level), or how many
+    noised gradients client i took (record level).
+
+    sums: name of each further sum -> how often it went out with the messages.
     """
 
     clients: int
@@ -30,7 +32,7 @@ class Ledger:
             self.taken = np.zeros(self.clients, dtype=np.int64)
 
     def record(self, clients: np.ndarray) -> None:
-        """One release by each of these clients."""
+        """One release by each of these clients. clients: (c,), indices."""
         self.taken[clients] += 1
 
     def record_sum(self, name: str) -> None:
@@ -38,13 +40,15 @@ class Ledger:
         self.sums[name] = self.sums.get(name, 0) + 1
 
     def end_round(self) -> None:
+        """One more round has been released."""
         self.rounds += 1
 
     def verify(self, planned: np.ndarray, rounds: int, sums: Collection[str] = ()) -> None:
-        """Raise unless the doors recorded exactly what the schedule planned so far, so that the
-        plan is the ledger.
+        """Raise OverspentError unless the doors recorded exactly what the schedule planned so far:
+        the accountant counts the plan, so plan and ledger must agree.
 
-        planned: releases per client. sums: the names of a round's further sums.
+        planned: (clients,), releases of each client. rounds: of the schedule so far. sums: the
+        names of a round's further sums.
         """
         counted = {name: rounds for name in sums}
         over = {name: count for name, count in self.sums.items() if count > counted.get(name, 0)}

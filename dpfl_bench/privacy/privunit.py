@@ -58,6 +58,7 @@ class PrivUnit:
 
     @cached_property
     def scalar(self) -> ScalarDP:
+        """What the norm goes through."""
         return ScalarDP(self.eps2, self.clip)
 
     @cached_property
@@ -79,8 +80,8 @@ class PrivUnit:
 
     @cached_property
     def cap(self) -> float:
-        """P(<v, u> >= gamma) of a uniform direction v: by the belt or by the tail, whichever loses
-        nothing.
+        """P(<v, u> >= gamma) of a uniform direction v: by the belt or by the tail, whichever loses no
+        digits.
         """
         from scipy.special import betainc
 
@@ -102,8 +103,8 @@ class PrivUnit:
 
     @cached_property
     def release_eps(self) -> float:
-        """The exact eps of one release: the log of the direction's largest likelihood ratio, plus
-        eps2.
+        """The exact eps of one release, pure DP, replace_one: the log of the direction's largest
+        likelihood ratio, plus eps2.
         """
         return self.eps0 + math.log1p(-self.cap) - math.log(self.cap) + self.eps2
 
@@ -177,7 +178,7 @@ def equal_split(release_eps: float, dimension: int) -> float:
 
 
 def _gamma(eps1: float, dimension: int) -> float:
-    """The larger of what the two rules of Algorithm 3 allow."""
+    """The larger gamma of those that the two rules of Algorithm 3 allow."""
     first = math.tanh(eps1 / 2) * math.sqrt(math.pi / (2 * (dimension - 1)))
     low, high = math.sqrt(2 / dimension), _LARGEST_GAMMA
     if _second_rule(low, dimension) > eps1:
@@ -190,7 +191,7 @@ def _gamma(eps1: float, dimension: int) -> float:
 
 
 def _second_rule(gamma: float, dimension: int) -> float:
-    """The eps1 that it asks for; increases with gamma."""
+    """The eps1 that the second rule asks for; it increases with gamma."""
     return (
         0.5 * math.log(dimension)
         + math.log(6)
@@ -204,15 +205,14 @@ def _log_one_minus_square(gamma: float) -> float:
 
 
 def _norm(row: np.ndarray) -> float:
-    """Of (d,). No BLAS, whose sums may depend on where a row lies in memory."""
+    """The norm of (d,). No BLAS: its sums may depend on where a row lies in memory."""
     return math.sqrt(float(np.sum(row * row)))
 
 
 def _normalise(row: np.ndarray) -> float:
-    """Divide (d,) by its norm, in place, and return the norm; dividing by the largest entry first,
-    nothing over- or underflows.
+    """Divide (d,) by its norm, in place, and return the norm. A row that is not finite becomes 0.
 
-    What is not finite becomes 0.
+    The row is divided by its largest entry first, so nothing overflows or underflows.
     """
     largest = float(np.abs(row).max())
     if largest == 0 or not math.isfinite(largest):

@@ -20,11 +20,13 @@ LARGEST_EPS = 100.0  # e^eps and 1/P(cap) stay far from overflow
 
 
 def check_eps(name: str, eps: float) -> None:
+    """ValueError unless 0 < eps <= LARGEST_EPS; `name` is its key."""
     if not 0 < eps <= LARGEST_EPS:
         raise ValueError(f"{name}={eps}: expected 0 < {name} <= {LARGEST_EPS:g} (use eps=inf for no privacy)")
 
 
 def check_clip(clip: float) -> None:
+    """ValueError unless 0 < clip < inf."""
     if not 0 < clip < math.inf:
         raise ValueError(f"clip={clip}: expected a finite number > 0 (the largest norm of an update)")
 
@@ -44,14 +46,17 @@ class ScalarDP:
 
     @cached_property
     def k(self) -> int:
+        """The largest J_hat: k + 1 values can be sent."""
         return math.ceil(math.exp(self.eps / 3))
 
     @cached_property
     def a(self) -> float:
+        """The distance of two neighbouring values of r_hat."""
         return (math.exp(self.eps) + self.k) / math.expm1(self.eps) * self.clip / self.k
 
     @cached_property
     def b(self) -> float:
+        """The J_hat, in general not whole, that would stand for r_hat = 0."""
         return self.k * (self.k + 1) / (2 * (math.exp(self.eps) + self.k))
 
     @cached_property

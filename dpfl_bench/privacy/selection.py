@@ -3,11 +3,11 @@ trials.
 
 Papernot & Steinke 2022, "Hyperparameter Tuning with Rényi Differential Privacy" (arXiv 2110.03620).
 A trial draws one of the candidate runs uniformly at random and releases what that run releases, its
-score included. K trials are made, K being drawn beforehand and kept secret, and only the best trial
-is released (nothing, if K = 0). Unit, neighbouring relation and sampling are those of the
+score included. There are K trials; K is drawn beforehand and kept secret. Only the best trial is
+released (nothing, if K = 0). Unit, neighbouring relation and sampling are those of the
 candidates. With D(a) the largest Rényi divergence of order a of any candidate (a trial's is no
 larger: which candidate it drew is part of what it releases and does not depend on data), the
-release has at most, at every order a > 1,
+release's Rényi divergence at every order a > 1 is at most
 
 - geometric (eta = 1) and logarithmic (eta = 0), the truncated negative binomials of Definition 1,
   by Theorem 2: D(a) + (1 + eta) min over b >= 1 of ((1 - 1/b) D(b) + log(1/gamma) / b) + log E[K] /
@@ -38,18 +38,17 @@ from dpfl_bench.privacy.released.composition import Composition
 
 DISTRIBUTIONS = ("geometric", "logarithmic", "poisson")
 _SHAPES = {"geometric": 1.0, "logarithmic": 0.0}
-Candidate = tuple[
-    Composition, float
-]  # what a run releases, with the noise multiplier of its first composition
+# what a run releases, with the noise multiplier of its first composition
+Candidate = tuple[Composition, float]
 
 
 @dataclass(frozen=True)
 class Trial:
     """Bounds on one trial, whichever candidate it draws."""
 
-    orders: Any  # ascending, > 1
-    divergences: Any  # at these orders
-    mu: float | None  # of the one Gaussian that bounds it, where all candidates are Gaussian without sampling
+    orders: Any  # (n,), ascending, > 1
+    divergences: Any  # (n,): Rényi divergences at these orders
+    mu: float | None  # of one Gaussian that bounds a trial, if all candidates are unsampled Gaussians
 
     def delta(self, eps: float) -> float:
         """A trial's delta at eps > 0."""
@@ -61,7 +60,10 @@ class Trial:
 
 
 def trial(candidates: Sequence[Candidate]) -> Trial:
-    """The largest divergence over the candidates, at every order that one of them is known at."""
+    """The largest divergence over the candidates, at every order at which one of them is known.
+
+    candidates: (composition, noise multiplier) of each, all of one unit and neighbouring relation.
+    """
     curves = [accounting.renyi(*candidate) for candidate in dict.fromkeys(candidates)]
     orders = np.unique(np.concatenate([np.asarray(known, dtype=float) for known, _ in curves]))
     orders = orders[orders > 1]
@@ -75,8 +77,8 @@ def trial(candidates: Sequence[Candidate]) -> Trial:
 
 
 def _extended(orders: Any, known: Any, divergences: Any) -> Any:
-    """A curve at other orders: (a - 1) D(a) is convex and 0 at a = 1, so chords are above it;
-    nothing is known beyond the last order.
+    """A curve at other orders. (a - 1) D(a) is convex and 0 at a = 1, so chords are above it.
+    Beyond the last known order it is inf.
     """
     known, divergences = np.append(1.0, known), np.append(0.0, divergences)
     finite = np.isfinite(divergences)
@@ -85,7 +87,10 @@ def _extended(orders: Any, known: Any, divergences: Any) -> Any:
 
 
 def epsilon(one: Trial, delta: float, distribution: str, mean: float) -> float:
-    """Eps at delta of the best of K trials, E[K] = mean."""
+    """Eps at delta of releasing the best of K trials.
+
+    distribution: of K, one of DISTRIBUTIONS. mean: E[K].
+    """
     from dp_accounting.rdp import rdp_privacy_accountant
 
     return float(
@@ -94,7 +99,9 @@ def epsilon(one: Trial, delta: float, distribution: str, mean: float) -> float:
 
 
 def divergences(one: Trial, distribution: str, mean: float) -> Any:
-    """Rényi divergence of the best of K trials at each of the trial's orders."""
+    """Rényi divergence of the best of K trials at each of the trial's orders, (n,). Arguments as of
+    `epsilon`.
+    """
     check(distribution, mean)
     if distribution == "poisson":
         return _poisson(one, mean)
@@ -102,6 +109,7 @@ def divergences(one: Trial, distribution: str, mean: float) -> Any:
 
 
 def check(distribution: str, mean: float) -> None:
+    """PrivacyError for an unknown distribution of K, or for a mean that it cannot have."""
     refusals.check_known(distribution=(distribution, DISTRIBUTIONS))
     if distribution == "poisson" and not 0 < mean < math.inf:
         raise refusals.trials_out_of_range(mean, distribution)
@@ -123,15 +131,13 @@ def _poisson(one: Trial, mean: float) -> Any:
 
 
 def gamma(distribution: str, mean: float) -> float:
-    """The chance that a truncated negative binomial of that mean >= 1 stops, rounded down:
-    geometric 1/mean; logarithmic by bisection.
+    """The parameter gamma of the truncated negative binomial with that mean >= 1, rounded down:
+    1/mean for geometric, by bisection for logarithmic.
     """
     if distribution == "geometric" or mean == 1:
         return 1 / mean
-    low, high = (
-        -2.0 * (math.log(mean) + 1),
-        0.0,
-    )  # of log(gamma): (1/gamma - 1) / log(1/gamma) falls with gamma, and is above mean at low
+    # bounds on log(gamma): (1/gamma - 1) / log(1/gamma) falls with gamma, and is above mean at low
+    low, high = -2.0 * (math.log(mean) + 1), 0.0
     while high - low > 1e-12 * abs(low):
         middle = (low + high) / 2
         low, high = (low, middle) if math.expm1(-middle) / -middle < mean else (middle, high)

@@ -6,14 +6,31 @@ What a dry run reads of them is here, so torch is imported where they are built.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any
 
+from dpfl_bench.checks.declared import counted_by
 from dpfl_bench.checks.ranges import NOT_NEGATIVE
+from dpfl_bench.problems.linear_size import parameters
 
 if TYPE_CHECKING:
     from dpfl_bench.problems.linear_problem import LinearProblem
 
 
+def logreg_bias(classes: int, bias: bool | None) -> bool:
+    """Whether there is a bias, where `model.bias` may leave it open."""
+    return classes > 2 if bias is None else bias
+
+
+def _logreg_parameters(model: Mapping[str, Any], shape: Sequence[int], classes: int) -> int:
+    return parameters(math.prod(shape), classes, logreg_bias(classes, model.get("bias")))
+
+
+def _linreg_parameters(model: Mapping[str, Any], shape: Sequence[int], classes: int) -> int:
+    return parameters(math.prod(shape), classes, bool(model.get("bias")))
+
+
+@counted_by(_logreg_parameters)
 def logreg(
     shape: list[int], classes: int, l2: Annotated[float, NOT_NEGATIVE], bias: bool | None
 ) -> LinearProblem:
@@ -26,9 +43,10 @@ def logreg(
         raise ValueError(
             "model=logreg: expected a classification data set, got regression (use model=linreg)"
         )
-    return LinearProblem(math.prod(shape), classes, classes > 2 if bias is None else bias, l2)
+    return LinearProblem(math.prod(shape), classes, logreg_bias(classes, bias), l2)
 
 
+@counted_by(_linreg_parameters)
 def linreg(
     shape: list[int],
     classes: int,

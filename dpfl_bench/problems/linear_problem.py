@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from dpfl_bench.problems.linear_size import outputs, parameters
 from dpfl_bench.problems.problem import LONGEST, Batch, Factors, Scored, lengths
 from dpfl_bench.problems.products import bmm
 
@@ -28,11 +29,11 @@ class LinearProblem:
 
     @property
     def outputs(self) -> int:
-        return 1 if self.classes <= 2 else self.classes
+        return outputs(self.classes)
 
     @property
     def dimension(self) -> int:
-        return self.outputs * (self.features + self.bias)
+        return parameters(self.features, self.classes, self.bias)
 
     def start(self, seed: int, like: Tensor) -> Tensor:
         return like.new_zeros(self.dimension)
@@ -45,8 +46,8 @@ class LinearProblem:
         return self._sum(y, rows, residuals if batch.rectangular else _without_padding(residuals, batch))
 
     def clipped_gradient(self, y: Tensor, batch: Batch, factors: Factors) -> tuple[Tensor, Tensor]:
-        """A record's gradient is residual (x, 1)', of norm |residual| |(x, 1)|: none is ever
-        formed.
+        """A record's gradient is residual (x, 1)', of norm |residual| |(x, 1)|. No record's gradient
+        is ever formed.
         """
         rows = batch.features.flatten(2)
         residuals = self._residuals(self._outputs(y, rows), batch.targets)
@@ -56,9 +57,9 @@ class LinearProblem:
         if inputs.max().item() > LONGEST[y.dtype]:
             norms = norms.where(inputs <= LONGEST[y.dtype], math.nan)
         norms = norms.where(real, 0)
-        found = factors(norms, batch.weights)
-        scales = (batch.weights * found).where(real, 0)
-        if not found.min().item() > 0:
+        factor = factors(norms, batch.weights)
+        scales = (batch.weights * factor).where(real, 0)
+        if not factor.min().item() > 0:
             left_out = ~norms.isfinite()
             residuals.masked_fill_(left_out.unsqueeze(1), 0)
             rows, scales = rows.masked_fill(left_out.unsqueeze(2), 0), scales.masked_fill(left_out, 0)
@@ -72,8 +73,8 @@ class LinearProblem:
         return "accuracy" if self.classes else "r2"
 
     def losses(self, x: Tensor, features: Tensor, targets: Tensor) -> Scored:
-        found, scores = self._scored(x, features, targets)
-        return Scored(found, scores, torch.ones_like(scores))
+        losses, scores = self._scored(x, features, targets)
+        return Scored(losses, scores, torch.ones_like(scores))
 
     def _scored(self, x: Tensor, features: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
         outputs = self._outputs(x.unsqueeze(0), features.flatten(1).unsqueeze(0))[0]  # (k, n)
@@ -98,18 +99,18 @@ class LinearProblem:
         return gradient.add_(y, alpha=self.l2) if self.l2 else gradient
 
     def _outputs(self, y: Tensor, rows: Tensor) -> Tensor:
-        """(c, d), (c, b, f) -> (c, k, b): with the records last, softmax and both products are
-        fastest.
+        """Each record's k outputs: (c, d), (c, b, f) -> (c, k, b). With the records last, softmax and
+        both products are fastest.
         """
         outputs = bmm(self._weight(y), rows.transpose(1, 2))
         return outputs.add_(self._bias(y).unsqueeze(2)) if self.bias else outputs
 
     def _weight(self, y: Tensor) -> Tensor:
-        """A view, (c, k, f)."""
+        """The weight matrices, a view of y: (c, k, f)."""
         return y[:, : self.outputs * self.features].view(len(y), self.outputs, self.features)
 
     def _bias(self, y: Tensor) -> Tensor:
-        """A view, (c, k)."""
+        """The biases, a view of y: (c, k)."""
         return y[:, self.outputs * self.features :]
 
     def _residuals(self, outputs: Tensor, targets: Tensor) -> Tensor:
@@ -122,5 +123,5 @@ class LinearProblem:
 
 
 def _without_padding(residuals: Tensor, batch: Batch) -> Tensor:
-    """0 there, also where a padded record's own residual is not finite."""
+    """The residuals, 0 for padded records, also where a padded record's own is not finite."""
     return residuals.masked_fill_((batch.weights == 0).unsqueeze(1), 0)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dpfl_bench.budget.guarantee import Guarantee
 from dpfl_bench.machine.imports import preload
 from dpfl_bench.results.escape import plain
 from dpfl_bench.results.folder import MEASURES
@@ -38,21 +39,27 @@ def curve(metrics: Path, result: dict[str, Any], target: Path) -> None:
     losses = rows["train_loss"][~np.isnan(rows["train_loss"])]
     if len(losses) and losses.min() > 0 and losses.max() > 10 * losses.min():
         right.set_yscale("log")
-    budget = (
-        "no privacy"
-        if result["eps"] == float("inf")
-        else (
-            f"ε = {result['eps']:.3g}{together(result)}, δ = {result['delta']:g} ({result['unit']},"
-            f" {result['trust']})"
-        )
+    title = (
+        f"{result['algo']} on {whole_or_part(result)}, {budget(result)}; {result['local_steps']} local steps"
     )
-    if result.get("fully_accounted") is False:
-        budget += ", not fully accounted"
-    if result.get("accountant") == "paper":
-        budget += ", by the paper's own accountant (no guarantee)"
-    title = f"{result['algo']} on {whole_or_part(result)}, {budget}; {result['local_steps']} local steps"
     figure.suptitle("\n".join(textwrap.wrap(plain(title), 120)), fontsize=10, parse_math=False)
     figure.savefig(target, dpi=120)
+
+
+def budget(result: Mapping[str, Any]) -> str:
+    """The guarantee of a result.json, for a picture's title."""
+    guarantee = Guarantee.read(result)
+    if guarantee.eps == float("inf"):
+        return "no privacy"
+    text = (
+        f"ε = {guarantee.eps:.3g}{together(result)}, δ = {guarantee.delta:g} ({guarantee.unit},"
+        f" {guarantee.trust})"
+    )
+    if guarantee.fully_accounted is False:
+        text += ", not fully accounted"
+    if guarantee.accountant == "paper":
+        text += ", by the paper's own accountant (no guarantee)"
+    return text
 
 
 def _over_rounds(axes: Axes, rows: np.ndarray, column: str, label: str) -> None:

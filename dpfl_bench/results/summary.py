@@ -6,16 +6,14 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from dpfl_bench.budget.guarantee import Guarantee
 
-def summary(result: dict[str, Any]) -> str:
-    budget = (
-        "no privacy"
-        if result["eps"] == math.inf
-        else f"eps {result['eps']:.4g}{together(result)} ({_noise(result)})"
-    )
+
+def summary(result: Mapping[str, Any]) -> str:
+    """The last line of `run`, of a result.json."""
     where = (
         f"{result['algo']} on {whole_or_part(result)}: {result['rounds']} rounds of {result['local_steps']}"
-        f" local steps, {budget}"
+        f" local steps, {_budget(result)}"
     )
     if result["status"] == "diverged":
         return f"{where}: {_divergence(result['diverged'])}; lower lr"
@@ -27,26 +25,28 @@ def summary(result: dict[str, Any]) -> str:
     return f"{where}: test error {result['test_error_mean']:.4f}{spread}"
 
 
+def _budget(result: Mapping[str, Any]) -> str:
+    guarantee = Guarantee.read(result)
+    if guarantee.eps == math.inf:
+        return "no privacy"
+    return f"eps {guarantee.eps:.4g}{together(result)} ({_noise(guarantee)})"
+
+
 def together(result: Mapping[str, Any]) -> str:
-    """Several repeats release several models; of a run that ended early not all seeds were played."""
-    known, models = (
-        result.get("eps_all_repeats"),
-        0 if result.get("status") == "diverged" else len(result.get("seeds") or []),
-    )
-    return f" each, {known:.3g} all {models} together" if models > 1 and known is not None else ""
+    """What the models of all repeats spend together. Nothing for one repeat, and for a run that
+    ended early: it did not play all seeds.
+    """
+    eps = Guarantee.read(result).eps_all_repeats
+    models = 0 if result.get("status") == "diverged" else len(result.get("seeds") or [])
+    return f" each, {eps:.3g} all {models} together" if models > 1 and eps is not None else ""
 
 
-def _divergence(found: Mapping[str, Any]) -> str:
-    where = f"diverged in round {found['round']} (seed {found['seed']})"
-    if found.get("cause", "overflow") != "overflow":
-        return f"{where}: {found['cause']}" + (
-            ", which tells of the data" if found["tells_of_the_data"] else ""
-        )
-    return where + (
-        " by overflow, which is post-processing of what was released"
-        if found.get("tells_of_the_data")
-        else ""
-    )
+def _divergence(diverged: Mapping[str, Any]) -> str:
+    where = f"diverged in round {diverged['round']} (seed {diverged['seed']})"
+    tells = diverged.get("tells_of_the_data")
+    if diverged.get("cause", "overflow") != "overflow":
+        return f"{where}: {diverged['cause']}" + (", which tells of the data" if tells else "")
+    return f"{where} by overflow" + (", which is post-processing of what was released" if tells else "")
 
 
 def whole_or_part(result: Mapping[str, Any]) -> str:
@@ -56,9 +56,9 @@ def whole_or_part(result: Mapping[str, Any]) -> str:
     return f"{result['dataset']} ({result['subset']})" if result.get("subset") else str(result["dataset"])
 
 
-def _noise(result: dict[str, Any]) -> str:
-    z = result["noise_multiplier"]
-    said = result["mechanism"] if z is None else f"noise multiplier {z:.4g}"
-    if result["accountant"] == "paper":
-        said += "; by the paper's own accountant, no guarantee"
-    return said if result["fully_accounted"] else f"{said}; not fully accounted"
+def _noise(guarantee: Guarantee) -> str:
+    z = guarantee.noise_multiplier
+    noise = guarantee.mechanism if z is None else f"noise multiplier {z:.4g}"
+    if guarantee.accountant == "paper":
+        noise = f"{noise}; by the paper's own accountant, no guarantee"
+    return f"{noise}" if guarantee.fully_accounted else f"{noise}; not fully accounted"

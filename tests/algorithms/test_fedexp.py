@@ -15,7 +15,8 @@ from helpers.federations import settings_of
 from dpfl_bench.algorithms.base import Sent
 from dpfl_bench.algorithms.fedavg import FedAvg
 from dpfl_bench.algorithms.fedexp import FedEXP
-from dpfl_bench.budget.budget import Budget, drawn_schedules
+from dpfl_bench.budget.budget import Budget
+from dpfl_bench.budget.schedules import drawn_schedules
 from dpfl_bench.experiment.player import build_send_door
 from dpfl_bench.federation.doors.send import SendDoor
 from dpfl_bench.federation.doors.send_passage import SendPassage
@@ -102,9 +103,15 @@ def test_without_single_messages_the_sum_has_the_noise_that_is_accounted_for(
 
 @pytest.mark.slow
 def test_privunit_never_overestimates_on_average() -> None:
-    door, _ = door_of("privacy=local", "privacy.mechanism=privunit", "privacy.calibration=fixed",
-                      "privacy.eps0=3", "privacy.eps1=4",
-                      "privacy.eps2=3", "dataset.shape=[30]")  # fmt: skip
+    door, _ = door_of(
+        "privacy=local",
+        "privacy.mechanism=privunit",
+        "privacy.calibration=fixed",
+        "privacy.eps0=3",
+        "privacy.eps1=4",
+        "privacy.eps2=3",
+        "dataset.shape=[30]",
+    )
     private, naive = estimates(door)
     assert private.mean() < TRUE + 5 * private.std(ddof=1) / math.sqrt(ROUNDS)
     assert private.mean() > TRUE - 0.2 * CLIP**2  # and not by much: the bound on the variance is nearly tight

@@ -14,8 +14,8 @@ import pytest
 from helpers.command import QUICK, call, read
 from helpers.federations import settings_of
 
-from dpfl_bench.assembly.holders import Holders
 from dpfl_bench.federation import partition
+from dpfl_bench.federation.holders import Holders
 from dpfl_bench.privacy.accounting import epsilon
 from dpfl_bench.privacy.released.composition import Composition
 
@@ -229,7 +229,8 @@ def test_overlap_with_sampled_clients_counts_every_holder_towards_a_third_party(
     """The coins of the clients that hold a record are not independent: as if all took part in every
     round. Nothing of the draw shows.
     """
-    from dpfl_bench.budget.budget import Budget, drawn_schedules
+    from dpfl_bench.budget.budget import Budget
+    from dpfl_bench.budget.schedules import drawn_schedules
 
     settings = settings_of(
         *HALVES,

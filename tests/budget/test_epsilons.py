@@ -12,8 +12,9 @@ import pytest
 from helpers.command import QUICK, call, metrics, read
 from helpers.federations import settings_of
 
-from dpfl_bench.assembly.holders import Holders
-from dpfl_bench.budget.budget import Budget, drawn_schedules
+from dpfl_bench.budget.budget import Budget
+from dpfl_bench.budget.schedules import drawn_schedules
+from dpfl_bench.federation.holders import Holders
 from dpfl_bench.privacy.accounting import epsilon
 from dpfl_bench.privacy.divergences.gaussian import eps_of_gaussian
 from dpfl_bench.privacy.released.composition import Composition
@@ -304,7 +305,7 @@ def test_views_side_by_side() -> None:
     for by in made["observers"].values():
         for eps in by.values():
             assert f"{eps:.6g}" in text
-    assert made["observers"]["server"].keys() == {"exact", "pld", "rdp"}
+    assert made["observers"]["server"].keys() == {"exact", "pld", "rdp", "prv"}  # prv: Opacus is installed
     assert (
         min(made["observers"]["third_party"].values())
         == made["views"]["third_party"]

@@ -11,7 +11,8 @@ import pytest
 from helpers.command import QUICK, call, metrics, read
 from helpers.federations import settings_of
 
-from dpfl_bench.budget.budget import Budget, drawn_schedules
+from dpfl_bench.budget.budget import Budget
+from dpfl_bench.budget.schedules import drawn_schedules
 from dpfl_bench.privacy import cache
 from dpfl_bench.privacy.accounting import epsilon
 from dpfl_bench.privacy.divergences.gaussian import eps_of_gaussian

@@ -131,7 +131,7 @@ device=cuda:x                          | device=cuda:x: expected auto or cpu, .*
 
 
 def lines(text: str) -> list[pytest.param]:
-    # a row goes on where a line is indented
+    """A row a line; an indented line goes on with the row above it."""
     rows = [line.split("|", 1) for line in re.sub(r"\n +", " ", text.strip()).splitlines()]
     return [
         pytest.param(overrides.split(), message.strip(), id=" ".join(overrides.split()))

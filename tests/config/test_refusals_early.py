@@ -111,8 +111,8 @@ privacy.accountant=magic                  | privacy.accountant=magic | rdp
 algo=dp_scaffold_warm algo.warm_rounds=x   | algo.warm_rounds=x | a whole number
 algo=dp_scaffold_warm algo.warm_rounds=1.5 | algo.warm_rounds=1.5 | a whole number
 algo=fedexp algo.naive=true privacy.bound_without_noise=true | algo.naive=true | privacy=local
-algo=fedavg privacy=record privacy.quantile=.5 privacy.bound_without_noise=true
-    | privacy.quantile=0.5 | leave it out
+algo=fedavg privacy=record privacy.quantile=.5 privacy.bound_without_noise=true | privacy.quantile=0.5
+    | leave it out
 algo=fedavg privacy=record privacy.clip=median sample_rate=.05 privacy.bound_without_noise=true
     | privacy.clip=median | batch_size
 privacy=record algo=dp_fedexp algo.naive=true privacy.trust=secagg | algo.naive=true | privacy=local
@@ -127,22 +127,22 @@ privacy=record privacy.quantile=.5        | privacy.quantile=0.5 | leave it out
 privacy=record privacy.colluding=2        | privacy.colluding=2 | say 0
 privacy=record privacy.trust=central      | privacy.trust=central | privacy=record
 privacy=record sample_rate=.1             | privacy.neighbours=replace_one | add_remove_one
-privacy=record batch_size=2 privacy.neighbours=add_remove_one
-    | privacy.neighbours=add_remove_one | sample_rate
+privacy=record batch_size=2 privacy.neighbours=add_remove_one | privacy.neighbours=add_remove_one
+    | sample_rate
 privacy=record algo=dp_fedexp             | privacy.unit=record | algo.naive=true
-privacy=record privacy.clip=median privacy.neighbours=add_remove_one sample_rate=.1
-    | privacy.clip=median | batch_size
+privacy=record privacy.clip=median privacy.neighbours=add_remove_one sample_rate=.1 | privacy.clip=median
+    | batch_size
 privacy=record privacy.calibration=formula privacy.v=1 | privacy.calibration=formula | exact or fixed
 privacy=record privacy.accountant=paper batch_size=2 | accountant=paper | third_party
 privacy=record privacy.accountant=exact batch_size=2 | accountant=exact | pld
 privacy.mechanism=privunit algo=dp_fedavg | privacy.trust=secagg | privacy=local
 privacy=central privacy.mechanism=privunit algo=dp_fedavg | privacy.trust=central | privacy=local
 privacy=local privacy.mechanism=privunit privacy.calibration=fixed | privacy.eps0=null | a number > 0
-privacy=local privacy.mechanism=privunit privacy.noise_multiplier=2
-    | privacy.noise_multiplier=2 | leave it out
+privacy=local privacy.mechanism=privunit privacy.noise_multiplier=2 | privacy.noise_multiplier=2
+    | leave it out
 privacy=local privacy.eps1=2              | privacy.eps1=2 | leave it out
-privacy=local privacy.mechanism=privunit algo=dp_fedavg dataset=libsvm dataset.path=x
-    | dataset.shape=null | dataset.classes
+privacy=local privacy.mechanism=privunit algo=dp_fedavg dataset=libsvm dataset.path=x | dataset.shape=null
+    | dataset.classes
 privacy=local privacy.colluding=1         | privacy.colluding=1 | leave it out
 privacy=central privacy.colluding=1 algo=dp_fedavg | privacy.colluding=1 | leave it out
 privacy.colluding=90                      | privacy.colluding=90 | fewer than a cohort's 90
@@ -177,8 +177,8 @@ privacy=central                           | privacy.trust=central | privacy=seca
 privacy.trust=central                     | privacy.trust=central | privacy=secagg
 sampled_clients=9 client_sampling=poisson | client_sampling=poisson | client_sampling=fixed
 algo=dp_fedavg privacy=central privacy.observer=server | privacy.observer=server | third_party
-algo=dp_fedavg privacy=central sampled_clients=9 privacy.neighbours=add_remove_one
-    | add_remove_one | neighbours=replace_one
+algo=dp_fedavg privacy=central sampled_clients=9 privacy.neighbours=add_remove_one | add_remove_one
+    | neighbours=replace_one
 algo=dp_fedavg sampled_clients=9 privacy.accountant=frob | privacy.accountant=frob | auto
 algo=nope                                 | algo/nope          | dp_scaffnew
 dataset=nope                              | dataset/nope       | mushrooms

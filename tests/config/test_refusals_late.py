@@ -33,8 +33,8 @@ theory.L=.001                             | theory.L=0.001     | mu=0.01
 theory.psi0=-1                            | theory.psi0=-1     | a number > 0
 algo=dp_fedavg privacy=central privacy.observer=server | privacy.observer=server | third_party
 records=0                                 | records=0          | at least 1
-algo=dp_fedavg privacy=record partition=overlap partition.percent=0 clients=5
-    | partition.percent=0 | percent <= 100
+algo=dp_fedavg privacy=record partition=overlap partition.percent=0 clients=5 | partition.percent=0
+    | percent <= 100
 records=3 batch_size=4                    | batch_size=4       | lower it
 """
 REAL = """

@@ -15,7 +15,8 @@ from helpers.command import QUICK, call, read
 from helpers.federations import CONF, player_on, settings_of
 from omegaconf import OmegaConf
 
-from dpfl_bench.budget.budget import Budget, drawn_schedules
+from dpfl_bench.budget.budget import Budget
+from dpfl_bench.budget.schedules import drawn_schedules
 from dpfl_bench.checks.errors import ConfigError
 from dpfl_bench.data import breast_cancer, synthetic
 from dpfl_bench.data.prepare import owned, prepare
@@ -380,7 +381,7 @@ def shift(way: str, value: float) -> float:
         player_on(settings, records, parts).x().numpy().astype(float)
         for records in (honest, prepared(raw, way, unit_norm=True))
     ]
-    std = Budget.of(settings, drawn_schedules(settings)).noise_std
+    std = Budget.of(settings, drawn_schedules(settings)).noise.std
     assert std is not None
     return float(np.linalg.norm(released[1] - released[0])) * settings.clients / std
 

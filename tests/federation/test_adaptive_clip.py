@@ -14,7 +14,8 @@ import torch
 from helpers.command import QUICK, call, metrics, read
 from helpers.federations import TINY, player_of, settings_of
 
-from dpfl_bench.budget.budget import Budget, drawn_schedules
+from dpfl_bench.budget.budget import Budget
+from dpfl_bench.budget.schedules import drawn_schedules
 from dpfl_bench.experiment.player import build_send_door
 from dpfl_bench.federation.alone import Alone
 from dpfl_bench.federation.doors.send import SendDoor
@@ -30,9 +31,14 @@ EVERYONE = np.arange(CLIENTS)
 
 
 def door_of(*overrides: str) -> SendDoor:
-    settings = settings_of("algo=dp_fedavg", f"clients={CLIENTS}", "privacy.quantile=0.5",
-                           "privacy.calibration=fixed",
-                           "privacy.noise_multiplier=0.6", *overrides)  # fmt: skip
+    settings = settings_of(
+        "algo=dp_fedavg",
+        f"clients={CLIENTS}",
+        "privacy.quantile=0.5",
+        "privacy.calibration=fixed",
+        "privacy.noise_multiplier=0.6",
+        *overrides,
+    )
     return build_send_door(settings, Budget.of(settings, drawn_schedules(settings)), 0)
 
 

@@ -30,7 +30,7 @@ from dpfl_bench.federation.doors.send import SendDoor
 from dpfl_bench.federation.doors.send_passage import SendPassage
 from dpfl_bench.federation.schedule import PlannedRound
 from dpfl_bench.federation.workers import Workers
-from dpfl_bench.privacy import bounding, lattice
+from dpfl_bench.privacy import bounding, noise_grid
 from dpfl_bench.privacy.ledger import Ledger
 from dpfl_bench.privacy.privunit import PrivUnit
 from dpfl_bench.problems import linear_problem
@@ -570,5 +570,5 @@ def test_the_grid_is_part_of_the_property() -> None:
     door = door_of("secagg", "clip", "discrete", "own_message")
     rows = torch.stack([updates(torch.float32)[name] for name in ("1", "nan", "mixed", "5e+37", "1e-40")])
     passage, _ = passed(door, rows)
-    whole = passage.total / lattice.spacing(door.noise * CLIP * CLIENTS**-0.5)
+    whole = passage.total / noise_grid.spacing(door.noise * CLIP * CLIENTS**-0.5)
     assert torch.equal(whole, whole.round())

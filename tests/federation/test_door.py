@@ -17,14 +17,15 @@ from helpers.federations import TINY, player_of, settings_of
 from torch import Tensor
 
 from dpfl_bench import rng
-from dpfl_bench.budget.budget import Budget, drawn_schedules
+from dpfl_bench.budget.budget import Budget
+from dpfl_bench.budget.schedules import drawn_schedules
 from dpfl_bench.config.settings import Settings
-from dpfl_bench.experiment import report
+from dpfl_bench.experiment import privacy_record, report
 from dpfl_bench.experiment.player import build_send_door
 from dpfl_bench.federation.doors.send import SendDoor
 from dpfl_bench.federation.doors.send_passage import SendPassage
 from dpfl_bench.federation.schedule import PlannedRound
-from dpfl_bench.privacy import bounding, mechanisms
+from dpfl_bench.privacy import bounding, noise_draws
 from dpfl_bench.privacy.ledger import Ledger
 
 pytestmark = pytest.mark.one_in(4)
@@ -40,9 +41,15 @@ UPDATES = (
 
 
 def settings_for(trust: str, *overrides: str) -> Settings:
-    return settings_of(f"privacy={trust}", "privacy.clip=0.7", "clients=6", "privacy.calibration=fixed",
-                       "privacy.noise_multiplier=1.5",
-                       "algo=dp_fedavg", *overrides)  # fmt: skip
+    return settings_of(
+        f"privacy={trust}",
+        "privacy.clip=0.7",
+        "clients=6",
+        "privacy.calibration=fixed",
+        "privacy.noise_multiplier=1.5",
+        "algo=dp_fedavg",
+        *overrides,
+    )
 
 
 def door_of(settings: Settings, seed: int = 0) -> tuple[SendDoor, float]:
@@ -154,7 +161,8 @@ def test_what_a_whole_round_released_has_the_noise_of_privacy_json(trust: str) -
         0
     ].server.x  # full batches: every round moves alike but for the noise
     ends = torch.stack([private.play(private.start, r)[0].server.x for r in rounds])
-    (release,) = report.privacy(private.job)["releases"]
+    record = privacy_record.privacy(private.job, None, report.guarantee(private.job, None))
+    (release,) = record["releases"]
     sent = {
         "local": release["noise_std"] * math.sqrt(10),
         "secagg": release["noise_std"],
@@ -174,11 +182,11 @@ def correlated(one: np.ndarray, other: np.ndarray) -> bool:
 
 def test_no_two_clients_rounds_or_seeds_share_noise() -> None:
     noise = {
-        (seed, k, i): mechanisms.client_gaussian(seed, k, [i], DIMENSION, 1.0, np.float32)[0]
+        (seed, k, i): noise_draws.client_gaussian(seed, k, [i], DIMENSION, 1.0, np.float32)[0]
         for seed, k, i in itertools.product((0, 1, 2**40), (0, 1, 2), (0, 1, 2))
     }
     noise |= {
-        (seed, k, "server"): mechanisms.server_gaussian(seed, k, DIMENSION, 1.0, np.float32)
+        (seed, k, "server"): noise_draws.server_gaussian(seed, k, DIMENSION, 1.0, np.float32)
         for seed in (0, 1)
         for k in (0, 1)
     }
@@ -194,8 +202,8 @@ def test_no_two_clients_rounds_or_seeds_share_noise() -> None:
 
 
 def test_noise_of_a_client_does_not_depend_on_its_company() -> None:
-    together = mechanisms.client_gaussian(0, 3, [4, 9, 2], 10, 1.0, np.float32)
-    alone = [mechanisms.client_gaussian(0, 3, [i], 10, 1.0, np.float32)[0] for i in (4, 9, 2)]
+    together = noise_draws.client_gaussian(0, 3, [4, 9, 2], 10, 1.0, np.float32)
+    alone = [noise_draws.client_gaussian(0, 3, [i], 10, 1.0, np.float32)[0] for i in (4, 9, 2)]
     assert np.array_equal(together, np.stack(alone))
 
 

@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 from omegaconf import OmegaConf
 
-from dpfl_bench.federation import partition
-from dpfl_bench.federation.parts import Parts, digest
+from dpfl_bench.checks import declared, ranges
+from dpfl_bench.federation import dealing, partition
+from dpfl_bench.federation.parts import Parts, counted, digest
 from dpfl_bench.rng import generator
 
 LABELS = np.repeat(np.arange(10), [130, 70, 100, 100, 100, 120, 80, 100, 100, 103])  # 1003 records
@@ -171,3 +172,44 @@ def test_files_name_the_parameters_of_their_function(file: Path) -> None:
     assert own | {"_target_", "name", "seed"} == set(config)
     assert config["name"] == file.stem == name
     assert file.read_text().startswith("# ")
+
+
+# what a partition says of itself before there are records
+
+SAID = {**CLASSED, "overlap": {"percent": 20.0}}
+
+
+@pytest.mark.parametrize("name", SAID)
+@pytest.mark.parametrize("clients", [3, 20, 90])
+def test_what_a_partition_says_is_what_it_deals(name: str, clients: int) -> None:
+    node = {"_target_": f"dpfl_bench.federation.partition.{name}", "seed": 0, **SAID[name]}
+    says = dealing.of(node)
+    assert says is not None
+    parts = deal(name, clients=clients, **SAID[name])
+    sizes = [len(part) for part in parts]
+    known = len(LABELS)
+    least, mean = says.smallest(known, clients, node), says.mean(known, clients, node)
+    assert least is not None
+    assert least <= min(sizes) <= mean <= sum(sizes) / clients < mean + 1
+    assert says.overlapping == (max(counted(parts, known)) > 1)
+    if says.drawn is not None:
+        assert says.drawn(known, clients, node) == min(sizes)
+    if says.parts is not None:
+        assert digest(says.parts(known, clients, node)) == digest(parts)
+    if says.by_class:
+        with pytest.raises(ValueError, match="targets are no classes"):
+            deal(name, LABELS / 2, clients, **SAID[name])
+
+
+def test_natural_clients_say_nothing_of_their_sizes_and_foreign_partitions_nothing_at_all() -> None:
+    says = dealing.of({"_target_": "dpfl_bench.federation.partition.natural"})
+    assert says is not None
+    assert (says.natural, says.overlapping, says.smallest(10, 2, {})) == (True, False, None)
+    for foreign in ("mine.deal", "dpfl_bench.federation.partition.overlap_of", "dpfl_bench.nosuch.deal"):
+        assert dealing.of({"_target_": foreign}) is None
+
+
+def test_ranges_stand_with_the_parameters() -> None:
+    assert declared.ranges(partition.dirichlet) == {"alpha": ranges.ALPHA}
+    assert declared.types(partition.dirichlet) == {"alpha": float, "clients": int}
+    assert declared.ranges(partition.iid) == {}

@@ -15,7 +15,7 @@ from helpers.federations import Played, player_on, settings_of
 from dpfl_bench.data.records import Records
 from dpfl_bench.federation.doors.gradient import GradientDoor, GradientPassage
 from dpfl_bench.federation.sampling import LotRule
-from dpfl_bench.privacy import mechanisms
+from dpfl_bench.privacy import noise_draws
 from dpfl_bench.privacy.ledger import Ledger
 from dpfl_bench.problems.problem import Batch, Factors
 
@@ -84,7 +84,7 @@ class Silence:
 def test_one_record_moves_a_lot_by_the_sensitivity_and_no_further(
     lots: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(mechanisms, "RecordGaussian", Silence)
+    monkeypatch.setattr(noise_draws, "RecordGaussian", Silence)
     x, y = data()
     moves = []
     for record in range(RECORDS):  # whichever one it is: only those in the lot move it
@@ -135,13 +135,13 @@ def test_every_local_step_of_every_client_has_its_own_noise() -> None:
     drawn = {}
     for seed in (0, 1):
         for round in (0, 1):
-            stream = mechanisms.RecordGaussian(seed, round, [0, 1, 5])
+            stream = noise_draws.RecordGaussian(seed, round, [0, 1, 5])
             drawn |= {
                 (seed, round, step, i): row
                 for step in range(2)
                 for i, row in enumerate(stream.draw(size, np.float32))
             }
-    drawn["messages"] = mechanisms.client_gaussian(0, 0, [0], size, 1.0, np.float32)[0]
+    drawn["messages"] = noise_draws.client_gaussian(0, 0, [0], size, 1.0, np.float32)[0]
     rows = np.stack(list(drawn.values()))
     assert len(np.unique(rows)) > 0.99 * rows.size  # float32 values coincide now and then
     correlations = np.corrcoef(rows) - np.eye(len(rows))
@@ -152,8 +152,8 @@ def test_every_local_step_of_every_client_has_its_own_noise() -> None:
 
 def test_a_clients_noise_does_not_depend_on_its_company() -> None:
     together, alone = (
-        mechanisms.RecordGaussian(0, 3, [4, 9, 2]),
-        [mechanisms.RecordGaussian(0, 3, [i]) for i in (4, 9, 2)],
+        noise_draws.RecordGaussian(0, 3, [4, 9, 2]),
+        [noise_draws.RecordGaussian(0, 3, [i]) for i in (4, 9, 2)],
     )
     for _ in range(3):
         assert np.array_equal(
@@ -173,7 +173,7 @@ def test_an_empty_lot_is_noised_like_any_other() -> None:
 
 
 def test_the_ridge_and_weight_decay_are_neither_clipped_nor_noised(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mechanisms, "RecordGaussian", Silence)
+    monkeypatch.setattr(noise_draws, "RecordGaussian", Silence)
     x, y = np.zeros((CLIENTS, RECORDS, FEATURES)), np.zeros((CLIENTS, RECORDS))
     start = np.full(FEATURES, 100.0)
     played = prepared(
@@ -193,7 +193,7 @@ def test_a_gradient_far_beyond_the_bound_is_left_out(monkeypatch: pytest.MonkeyP
     """C over its length, times its weight, would be one of the last numbers above 0 of float32,
     which round by a half and more.
     """
-    monkeypatch.setattr(mechanisms, "RecordGaussian", Silence)
+    monkeypatch.setattr(noise_draws, "RecordGaussian", Silence)
     x, y = data()
     moved = []
     for size in (0.0, 1e20, 1e37):
@@ -231,7 +231,9 @@ def test_what_cannot_be_measured_counts_nothing() -> None:
             return torch.zeros_like(y), norms
 
     door, ledger = GradientDoor(CLIP, 0.0, 0), Ledger(1)
-    passage = GradientPassage(door, np.arange(1), torch.ones(1), mechanisms.RecordGaussian(0, 0, [0]), ledger)
+    passage = GradientPassage(
+        door, np.arange(1), torch.ones(1), noise_draws.RecordGaussian(0, 0, [0]), ledger
+    )
     batch = Batch(torch.zeros(1, 6, 2), torch.zeros(1, 6), torch.ones(1, 6))
     passage.gradient(Asks(), torch.zeros(1, 2), batch)  # type: ignore[arg-type]
     torch.testing.assert_close(found[0], torch.tensor([[0.0, 0.0, 0.0, 0.25, 1.0, 1.0]]))

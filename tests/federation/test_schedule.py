@@ -18,7 +18,8 @@ from helpers.federations import TINY, settings_of
 from torch import nn
 
 from dpfl_bench import rng
-from dpfl_bench.budget.budget import Budget, drawn_schedules
+from dpfl_bench.budget.budget import Budget
+from dpfl_bench.budget.schedules import drawn_schedules
 from dpfl_bench.federation import sampling
 from dpfl_bench.federation.sampling import LotRule, pad, smallest
 from dpfl_bench.federation.schedule import Schedule, coin_steps, constant_steps

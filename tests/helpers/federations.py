@@ -13,9 +13,9 @@ import torch
 from dpfl_bench import conf
 from dpfl_bench.assembly.algorithm import build_algorithm
 from dpfl_bench.assembly.data import Data
-from dpfl_bench.assembly.holders import Holders
 from dpfl_bench.assembly.model import build_problem
-from dpfl_bench.budget.budget import Budget, drawn_schedules
+from dpfl_bench.budget.budget import Budget
+from dpfl_bench.budget.schedules import drawn_schedules
 from dpfl_bench.config import compose, validate
 from dpfl_bench.config.settings import Settings
 from dpfl_bench.data.records import Records
@@ -25,6 +25,7 @@ from dpfl_bench.experiment.reference import solve_reference
 from dpfl_bench.federation.alone import Alone
 from dpfl_bench.federation.clients import Federation
 from dpfl_bench.federation.diagnostics import Diagnostics
+from dpfl_bench.federation.holders import Holders
 from dpfl_bench.federation.parts import Parts
 from dpfl_bench.federation.round_player import RoundPlayer
 from dpfl_bench.federation.sampling import LotRule

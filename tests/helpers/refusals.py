@@ -10,9 +10,9 @@ from helpers.command import Said
 
 
 def table(text: str) -> list[pytest.param]:
-    """The rows of a text, three cells each; a row goes on where a line is indented."""
-    whole = re.sub(r"\n +", " ", text.strip())
-    rows = [[cell.strip() for cell in line.split("|")] for line in whole.splitlines()]
+    """A row a line; an indented line goes on with the row above it."""
+    lines = re.sub(r"\n +", " ", text.strip()).splitlines()
+    rows = [[cell.strip() for cell in line.split("|")] for line in lines]
     return [pytest.param(overrides.split(), key, word, id=overrides) for overrides, key, word in rows]
 
 

@@ -18,7 +18,7 @@ from dpfl_bench.config.settings import Privacy, Settings
 from dpfl_bench.data.records import Records
 from dpfl_bench.federation.parts import Parts
 from dpfl_bench.federation.sampling import LotRule
-from dpfl_bench.privacy import mechanisms
+from dpfl_bench.privacy import noise_draws
 from dpfl_bench.privacy.privunit import PrivUnit
 from oracles import reference as ref
 
@@ -204,10 +204,10 @@ def _inject(
             self.step += 1
             return self.rows[:, self.step - 1]
 
-    monkeypatch.setattr(mechanisms, "client_gaussian", of_clients)
-    monkeypatch.setattr(mechanisms, "server_gaussian", of_server)
-    monkeypatch.setattr(mechanisms, "server_scalar", of_scalars)
-    monkeypatch.setattr(mechanisms, "RecordGaussian", OfRecords)
+    monkeypatch.setattr(noise_draws, "client_gaussian", of_clients)
+    monkeypatch.setattr(noise_draws, "server_gaussian", of_server)
+    monkeypatch.setattr(noise_draws, "server_scalar", of_scalars)
+    monkeypatch.setattr(noise_draws, "RecordGaussian", OfRecords)
 
 
 def _ratio(privacy: Privacy) -> int:

@@ -100,6 +100,6 @@ def built(make: Make, dtype: torch.dtype, seed: int = 0) -> nn.Module:
     return module
 
 
-def length(contribution: sums.Found) -> Tensor:
+def length(contribution: sums.ParameterGradients) -> Tensor:
     """The records' norms, over the parts in which they came."""
     return torch.cat([one.double() for one in contribution.lengths], 1).norm(dim=1)

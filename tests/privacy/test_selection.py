@@ -145,9 +145,7 @@ def test_eps_holds_and_is_not_absurdly_loose(distribution: str, mean: float, mu:
     )
     assert exact <= selection.epsilon(one, DELTA, distribution, mean) <= 2.4 * exact
     if mean > 2:
-        assert exact > 1.01 * eps_of_gaussian(mu, DELTA), (
-            "the best of several is less private than one"
-        )
+        assert exact > 1.01 * eps_of_gaussian(mu, DELTA), "the best of several is less private than one"
 
 
 def generic(mu: float, distribution: str, mean: float, a: float) -> float:

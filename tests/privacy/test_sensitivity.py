@@ -11,11 +11,12 @@ import pytest
 import torch
 from helpers.federations import Played, player_on, settings_of
 
-from dpfl_bench.budget.budget import Budget, drawn_schedules
+from dpfl_bench.budget.budget import Budget
+from dpfl_bench.budget.schedules import drawn_schedules
 from dpfl_bench.config.settings import Settings
 from dpfl_bench.data.records import Records
 from dpfl_bench.federation.schedule import PlannedRound
-from dpfl_bench.privacy import mechanisms
+from dpfl_bench.privacy import noise_draws
 
 pytestmark = pytest.mark.one_in(4)
 
@@ -29,9 +30,11 @@ ROUNDING = 1 + 1e-9
 def _silence(monkeypatch: pytest.MonkeyPatch) -> None:
     """Noise of zeros, through a door that is private all the same."""
     monkeypatch.setattr(
-        mechanisms, "client_gaussian", lambda seed, round, clients, d, std, dtype: np.zeros((len(clients), d))
+        noise_draws,
+        "client_gaussian",
+        lambda seed, round, clients, d, std, dtype: np.zeros((len(clients), d)),
     )
-    monkeypatch.setattr(mechanisms, "server_gaussian", lambda seed, round, d, std, dtype: np.zeros(d))
+    monkeypatch.setattr(noise_draws, "server_gaussian", lambda seed, round, d, std, dtype: np.zeros(d))
 
 
 def settings_for(algo: str, bound: str, trust: str, *overrides: str) -> Settings:
@@ -72,7 +75,7 @@ def data(seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
 
 def accounted(settings: Settings) -> float:
     budget = Budget.of(settings, drawn_schedules(settings))
-    return budget.noise_std / budget.noise_multiplier
+    return budget.noise.std / budget.noise_multiplier
 
 
 ALGORITHMS = ["dp_fedavg", "dp_normfedavg", "dp_scaffnew"]
@@ -150,7 +153,7 @@ def test_an_empty_poisson_cohort_releases_the_servers_noise() -> None:
     played = prepared(settings, *data())
     nobody = replace(played.schedule.round(0), cohort=np.arange(0))
     state, diagnostics = played.play(played.start, nobody)
-    noise = mechanisms.server_gaussian(settings.seed, 0, FEATURES, played.job.budget.noise_std, np.float64)
+    noise = noise_draws.server_gaussian(settings.seed, 0, FEATURES, played.job.budget.noise.std, np.float64)
     np.testing.assert_allclose(state.server.x.numpy(), noise / 2, rtol=1e-6)
     assert (state.ledger.rounds, state.ledger.taken.sum()) == (1, 0)
     assert np.isnan(diagnostics.clipped_fraction)

@@ -348,7 +348,7 @@ REFUSED = {
         "model=lstm: Opacus has no gradients for LSTM; use auto, flat or loop",
     ),
     "linear": (("dataset=digits", "model=logreg", "algo=dp_fedavg", *RECORD),
-                "model=logreg has closed forms"),
+        "model=logreg has closed forms"),
 }  # fmt: skip
 
 

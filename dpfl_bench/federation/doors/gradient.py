@@ -13,7 +13,7 @@ from torch import Tensor
 from dpfl_bench.checks.ranges import LARGEST_CLIP, LEAST_CLIP
 from dpfl_bench.federation.doors.formats import FORMATS
 from dpfl_bench.federation.schedule import PlannedRound
-from dpfl_bench.privacy import bounding, mechanisms
+from dpfl_bench.privacy import bounding, noise_draws
 from dpfl_bench.privacy.ledger import Ledger
 from dpfl_bench.problems.problem import Batch, Problem
 
@@ -51,7 +51,7 @@ class GradientDoor:
         ledger: records each noised gradient.
         """
         return GradientPassage(
-            self, clients, weights, mechanisms.RecordGaussian(self.seed, round.index, clients), ledger
+            self, clients, weights, noise_draws.RecordGaussian(self.seed, round.index, clients), ledger
         )
 
 
@@ -62,7 +62,7 @@ class GradientPassage:
     door: GradientDoor
     clients: np.ndarray
     weights: Tensor
-    stream: mechanisms.RecordGaussian
+    stream: noise_draws.RecordGaussian
     ledger: Ledger
     clipped: Tensor | int = 0
     blanked: int = 0

@@ -26,7 +26,8 @@ class SendDoor:
     # standard deviation / C: under local trust of each client's own noise, else of the noise on the
     # cohort's sum
     noise: float
-    # what a client remembers as its own message: own_message (with its noise) | own_update (without)
+    # what a client remembers as its own message: own_message (with its noise) | own_update
+    # (without)
     memory: str
     seed: int
     median: bool = False  # C is the median of the cohort's norms (leaks)
@@ -35,7 +36,7 @@ class SendDoor:
     # for algorithms that use norms: standard deviation of the noise on the sum of squared norms,
     # over C^2. 0: no noise is needed. None: the algorithm does not use norms
     norms: float | None = None
-    discrete: bool = False  # every released number lies on a grid (`privacy/lattice.py`)
+    discrete: bool = False  # every released number lies on a grid (`privacy/noise_grid.py`)
 
     @property
     def private(self) -> bool:

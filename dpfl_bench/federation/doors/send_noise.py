@@ -21,7 +21,7 @@ from torch import Tensor
 from dpfl_bench.federation.doors.formats import FORMATS
 from dpfl_bench.federation.doors.send import SendDoor
 from dpfl_bench.federation.schedule import PlannedRound
-from dpfl_bench.privacy import lattice, mechanisms
+from dpfl_bench.privacy import noise_draws, noise_grid
 
 
 @dataclass(frozen=True)
@@ -52,12 +52,12 @@ class SendNoise:
         if door.privunit is not None:
             units = bounded.double().cpu().numpy() / self.clip
             randomised = door.privunit.randomise(
-                units, mechanisms.privunit_streams(door.seed, self.round.index, clients)
+                units, noise_draws.privunit_streams(door.seed, self.round.index, clients)
             )
             return torch.from_numpy(randomised * self.clip).to(bounded)
         if door.trust == "central" or door.noise == 0:
             return bounded
-        noise = mechanisms.client_gaussian(
+        noise = noise_draws.client_gaussian(
             door.seed, self.round.index, clients, bounded.shape[1], self.std, FORMATS[bounded.dtype]
         )
         return bounded + self._on_grid(noise).to(bounded)
@@ -66,7 +66,7 @@ class SendNoise:
         """The sum of the messages as the server releases it: (d,) -> (d,)."""
         if self.door.trust != "central":
             return total
-        noise = mechanisms.server_gaussian(
+        noise = noise_draws.server_gaussian(
             self.door.seed, self.round.index, len(total), self.std, FORMATS[total.dtype]
         )
         return total + self._on_grid(noise).to(total)
@@ -90,16 +90,16 @@ class SendNoise:
 
     def _on_grid(self, noise: np.ndarray) -> Tensor:
         return torch.from_numpy(
-            lattice.nearest(noise, lattice.spacing(self.std)) if self.door.discrete else noise
+            noise_grid.nearest(noise, noise_grid.spacing(self.std)) if self.door.discrete else noise
         )
 
     def _scalar(self, what: str, std: float) -> float:
         """Noise on a number beside the sum; where that lies on a grid of halves or finer, so does
         the noise.
         """
-        drawn = mechanisms.server_scalar(self.door.seed, self.round.index, what, std)
+        drawn = noise_draws.server_scalar(self.door.seed, self.round.index, what, std)
         return (
-            float(lattice.nearest(np.array(drawn), min(0.5, lattice.spacing(std))))
+            float(noise_grid.nearest(np.array(drawn), min(0.5, noise_grid.spacing(std))))
             if self.door.discrete
             else drawn
         )

@@ -15,7 +15,7 @@ from dpfl_bench.federation.doors.send import SendDoor, Sums
 from dpfl_bench.federation.doors.send_noise import SendNoise
 from dpfl_bench.federation.schedule import PlannedRound
 from dpfl_bench.machine import device
-from dpfl_bench.privacy import bounding, lattice
+from dpfl_bench.privacy import bounding, noise_grid
 from dpfl_bench.privacy.ledger import Ledger
 from dpfl_bench.problems.problem import lengths
 
@@ -45,7 +45,7 @@ class SendPassage(Sums):
         result: bounding.Bounded = getattr(bounding, door.bound)(updates, self.clip)
         noise, bounded = self.noise, result.rows
         if door.discrete:
-            bounded = lattice.towards_zero(bounded, lattice.spacing(noise.std))
+            bounded = noise_grid.towards_zero(bounded, noise_grid.spacing(noise.std))
         messages = noise.on_messages(bounded, clients)
         self._count(bounded, messages, result.norms)
         self.blanked += result.blanked
@@ -122,8 +122,8 @@ class SendPassage(Sums):
         """
         if not (self.door.discrete and self.door.norms):
             return _square(bounded)
-        spacing = min(0.5, lattice.spacing(self.noise.squares_std))
-        return lattice.towards_zero(bounded.square().sum(1), spacing).sum()
+        spacing = min(0.5, noise_grid.spacing(self.noise.squares_std))
+        return noise_grid.towards_zero(bounded.square().sum(1), spacing).sum()
 
 
 def _square(rows: Tensor) -> Tensor:

@@ -59,6 +59,6 @@ def valid_for(composition: Composition) -> tuple[Accountant, ...]:
 
 
 def under_auto(composition: Composition) -> tuple[Accountant, ...]:
-    """The accountants that `auto` asks: the first one that nothing beats, else all that are valid."""
+    """The accountants that `auto` asks: the first that nothing beats, else all valid ones."""
     valid = valid_for(composition)
     return tuple(accountant for accountant in valid if accountant.auto == "alone")[:1] or valid

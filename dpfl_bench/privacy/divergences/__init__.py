@@ -1,1 +1,1 @@
-"""The mathematics behind the accountants: closed forms, privacy loss distributions, Rényi divergences."""
+"""The mathematics behind the accountants: privacy profiles, privacy losses, Rényi divergences."""

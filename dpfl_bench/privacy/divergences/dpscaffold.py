@@ -2,13 +2,15 @@
 really has is `accounting.epsilon`'s.
 
 Unit: one record, replace_one; lots without replacement at rate s within clients sampled at rate l;
-observer: a third party. Two steps do not hold. It credits each of the K local steps with the whole
-cohort's noise, sigma_g sqrt(l M), though only the sum of a client's K steps is ever averaged (K =
-2, s = 1, alpha = 2, s R = 800, sigma_g = 60, 20 clients: it claims 2.778e-5 a round where 7.836e-5
-is achieved). And it lets sampling clients amplify, though a client that stays away takes its whole
-update with it (K = 1, sigma_g = 5, l = .01, T = 1000, delta = 1e-5: it claims .90 where 3.02 is
-true). Nor does its epsilon fall with the noise as it should: the bound of Theorem 9 stays above 0
-without any privacy loss, and infinite noise prints nearly the epsilons of the paper's figures.
+observer: a third party. Three things are wrong with it:
+
+- It credits each of the K local steps with the whole cohort's noise, sigma_g sqrt(l M), though only
+  the sum of a client's K steps is ever averaged. At K = 2, s = 1, alpha = 2, s R = 800, sigma_g =
+  60 and 20 clients it claims 2.778e-5 a round where 7.836e-5 is achieved.
+- It lets sampling clients amplify, though a client that stays away takes its whole update with it.
+  At K = 1, sigma_g = 5, l = .01, T = 1000 and delta = 1e-5 it claims .90 where 3.02 is true.
+- Its epsilon does not fall with the noise as it should. The bound of Theorem 9 stays above 0
+  without any privacy loss, and infinite noise prints nearly the epsilons of the paper's figures.
 
 | paper | here |
 |---|---|
@@ -31,7 +33,10 @@ _ORDERS = np.arange(2, 101)
 
 
 def epsilon(noise: float, rate: float, share: float, rounds: Rounds, delta: float) -> float:
-    """min over the orders of (sum of K(alpha) over the rounds + log(1/delta)) / (alpha - 1)."""
+    """min over the orders of (sum of K(alpha) over the rounds + log(1/delta)) / (alpha - 1).
+
+    noise: sigma_g sqrt(l M) / sensitivity. rate, share: s, l. rounds: pairs (K, number of rounds).
+    """
     spent = sum((count * round_curve(noise, rate, share, k) for k, count in rounds), np.zeros(_ORDERS.size))
     return float(((spent - math.log(delta)) / (_ORDERS - 1)).min())
 

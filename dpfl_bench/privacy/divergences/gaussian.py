@@ -1,4 +1,9 @@
-"""The Gaussian mechanism without sampling, exact. Either neighbouring relation; client or record. Imports nothing."""
+"""The Gaussian mechanism without sampling, in closed form.
+
+Unit: client or record; either neighbouring relation, because mu is sensitivity / std. T releases
+of noise multiplier z are one release with mu = sqrt(T) / z. Imports nothing but the standard
+library.
+"""
 
 from __future__ import annotations
 
@@ -30,8 +35,8 @@ def _mills(x: float) -> tuple[float, float]:
 
 
 def _log_delta(mu: float, eps: float) -> float:
-    """log of Phi(-x) - e^eps Phi(-x - mu) = phi(x) (R(x) - R(x + mu)), x = eps/mu - mu/2, with R
-    Mills' ratio.
+    """log of delta(eps) = Phi(-x) - e^eps Phi(-x - mu) = phi(x) (R(x) - R(x + mu)), where x =
+    eps/mu - mu/2 and R is Mills' ratio.
     """
     x = eps / mu - mu / 2
     if x < 0 and mu >= 0.5:  # the first term is at least 1/2, so nothing cancels
@@ -47,8 +52,9 @@ def _log_delta(mu: float, eps: float) -> float:
 
 
 def delta_of_gaussian(mu: float, eps: float) -> float:
-    """delta(eps) of T unsampled Gaussian releases, mu = sqrt(T) / noise multiplier (exact; either
-    neighbouring relation).
+    """delta(eps) of T unsampled Gaussian releases, exact.
+
+    mu: sqrt(T) / noise multiplier, >= 0. Returns a number in [0, 1].
     """
     if mu == 0 or eps == math.inf:
         return 0.0
@@ -57,7 +63,7 @@ def delta_of_gaussian(mu: float, eps: float) -> float:
 
 def eps_of_gaussian(mu: float, delta: float) -> float:
     """The smallest eps with `delta_of_gaussian(mu, eps)` <= delta, rounded up by at most 2e-12 of
-    itself.
+    itself. mu: sqrt(T) / noise multiplier.
     """
     check_delta(delta)
     if mu == 0 or mu == math.inf:
@@ -73,8 +79,8 @@ def eps_of_gaussian(mu: float, delta: float) -> float:
 
 
 def mu_for(eps: float, delta: float) -> float:
-    """The largest mu with `eps_of_gaussian(mu, delta)` <= eps, rounded down by at most 4e-12 of
-    itself.
+    """The largest mu = sqrt(T) / noise multiplier with `eps_of_gaussian(mu, delta)` <= eps, rounded
+    down by at most 4e-12 of itself.
     """
     check_delta(delta)
     if not eps >= 0:
@@ -93,5 +99,6 @@ def mu_for(eps: float, delta: float) -> float:
 
 
 def check_delta(delta: float) -> None:
+    """PrivacyError unless 0 < delta < 1."""
     if not 0 < delta < 1:
         raise refusals.delta_out_of_range(delta)

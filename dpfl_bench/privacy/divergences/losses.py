@@ -1,4 +1,4 @@
-""""""
+"""The epsilon of a discrete distribution of privacy losses."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ import numpy as np
 
 
 def eps_of_losses(losses: Any, probabilities: Any, infinite: float, delta: float) -> float:
-    """The smallest eps >= 0 with delta(eps) = infinite + sum of (1 - e^(eps - loss))_+ <= delta, of
-    ascending losses.
+    """The smallest eps >= 0 with delta(eps) = infinite + sum of probability (1 - e^(eps - loss))_+
+    <= delta; inf where infinite > delta.
+
+    losses: (n,), ascending. probabilities: (n,). infinite: the probability of an infinite loss.
     """
     if infinite > delta:
         return math.inf

@@ -1,10 +1,13 @@
-"""Privacy loss distributions of a participation, composed in Fourier space.
+"""Epsilon of a participation by privacy loss distributions, composed in Fourier space.
 
-A participation's round (`released.composition.Composition`): the observer sees the coin, which is the same
-between neighbours, and after it k releases or none. So the privacy loss of the round is 0 with
-probability 1 - share and that of k releases with probability share: its distribution is the mixture
-(1 - share) delta_0 + share PLD^k, for either order of the neighbours. Independent of the past, it
-composes adaptively.
+In a round of a participation (`released.composition.Composition`) the observer sees the coin, which
+is the same between neighbours, and then k releases or none. So the privacy loss of the round is 0
+with probability 1 - share, and that of k releases with probability share. Its distribution is the
+mixture (1 - share) delta_0 + share PLD^k, for either order of the neighbours. The coins are
+independent of the past, so the rounds compose adaptively.
+
+One pass over Fourier space does it. dp-accounting's `compute_mixture`, to which the tests hold the
+result, takes a composition for every length of round.
 """
 
 from __future__ import annotations
@@ -16,23 +19,26 @@ from typing import Any
 
 import numpy as np
 
-from dpfl_bench.privacy.divergences.sampled import CELLS
-from dpfl_bench.privacy.divergences.profiles import delta_absent, delta_present, tail
 from dpfl_bench.privacy.divergences.losses import eps_of_losses
+from dpfl_bench.privacy.divergences.profiles import delta_absent, delta_present, tail
+from dpfl_bench.privacy.divergences.sampled import CELLS
 from dpfl_bench.privacy.released.composition import Rounds
 
-_CUT = 1e-15  # probability beyond the window that a participation's losses are composed in
+_CUT = 1e-15  # the most probability that composed losses may have on either side of the window
 
 
 def participation_pld_epsilon(
     mechanism: str, rate: float, z: float, share: float, rounds: Rounds, delta: float
 ) -> float:
-    """Eps of a participation by privacy loss distributions, pessimistic; inf where a grid cannot
-    hold it (use rdp there).
+    """Eps at delta of a participation, pessimistic; inf where a grid cannot hold the losses (RDP
+    can).
 
-    gaussian: either relation, no sampling of records. poisson: add_remove_one, both directions.
-    fixed: replace_one, without replacement. Rounding inside the FFT was seen to move delta by
-    2.5e-16 for every expected release: delta is lowered by far more.
+    mechanism: gaussian (no sampling, either relation), poisson (add_remove_one, both orders of the
+    neighbours) or fixed (without replacement, replace_one). z: std / sensitivity of one release.
+    share: the probability of a coin. rounds: pairs (releases of one round, number of such rounds).
+
+    Rounding inside the FFT was seen to move delta by 2.5e-16 for every expected release. Delta is
+    therefore lowered by far more than that.
     """
     counts: Counter[int] = Counter()
     for k, count in rounds:
@@ -42,17 +48,15 @@ def participation_pld_epsilon(
     if 0.5 / z**2 + 10 / z > 500 or expected > 10**7 or sure <= 0:
         return math.inf
     orders = ("present", "absent") if mechanism == "poisson" else ("either",)
-    rate, z = (
-        1.0 if mechanism == "gaussian" else rate,
-        min(z, 1e7),
-    )  # less noise than 1e7 is pessimistic, and all that floats resolve
+    rate = 1.0 if mechanism == "gaussian" else rate
+    z = min(z, 1e7)  # pessimistic: less noise than there is; floats resolve no more
     return max(_participation(order, rate, z, share, tuple(sorted(counts.items())), sure) for order in orders)
 
 
 @lru_cache(maxsize=512)
 def _participation(order: str, rate: float, z: float, share: float, counts: Rounds, delta: float) -> float:
-    """The rounds' mixtures are multiplied in Fourier space, on a window that holds all but _CUT of
-    the composed losses.
+    """Multiply the rounds' mixtures in Fourier space, on a window that holds all but _CUT of the
+    composed losses.
     """
     (losses, pmf, lost), step, start, cells = _grid(order, rate, z, share, counts)
     where = np.round(losses / step).astype(np.int64) % cells
@@ -70,9 +74,10 @@ def _participation(order: str, rate: float, z: float, share: float, counts: Roun
 def _grid(
     order: str, rate: float, z: float, share: float, counts: Rounds
 ) -> tuple[tuple[Any, Any, float], float, int, int]:
-    """(losses of one release, their grid's step, the window's first cell, its cells): a 256th of
-    the release's standard deviation, half or a quarter of that where it spares cells, less where
-    there would be too many.
+    """(what `_release` says of one release, the grid's step, the window's first cell, its cells).
+
+    The step is a 256th of the release's standard deviation. It is doubled until the window has few
+    enough cells.
     """
     deviation = rate * math.sqrt(math.expm1(min(1 / z**2, 30.0)))
     step = 2.0 ** math.floor(math.log2(max(min(1e-3, deviation / 256), tail(rate, z) / CELLS)))
@@ -88,11 +93,11 @@ def _grid(
 @lru_cache(maxsize=8)
 def _release(order: str, rate: float, z: float, step: float) -> tuple[Any, Any, float]:
     """(losses, probabilities, probability of an infinite loss) of one release, by connecting the
-    dots: pessimistic at every eps.
+    dots, which is pessimistic at every eps.
 
-    Negative losses are those of the other order of the pair, times e^loss: nothing cancels there.
-    Replaces what lies between two points of the grid by these points, so that both distributions
-    keep their mass.
+    Probability between two points of the grid moves to these points, in a way that both
+    distributions of the pair keep their mass. The probabilities of negative losses are those of the
+    other order of the pair times e^loss, so nothing cancels.
     """
     eps = np.arange(math.ceil(tail(rate, z) / step) + 1) * step
     profile = {"present": (delta_present, delta_absent), "absent": (delta_absent, delta_present)}
@@ -112,8 +117,8 @@ def _dots(deltas: Any, step: float) -> Any:
 
 
 def _window(losses: Any, pmf: Any, share: float, counts: Rounds) -> tuple[float, float]:
-    """Ends of what the composed loss leaves with a probability of at most _CUT on either side
-    (Chernoff).
+    """(first, last) loss of the window: the composed loss is outside with a probability of at most
+    _CUT on either side (Chernoff).
     """
     mean = float(losses @ pmf)
     variance = float((losses - mean) ** 2 @ pmf)

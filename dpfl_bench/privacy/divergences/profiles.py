@@ -1,11 +1,15 @@
-"""delta at each eps of one sampled Gaussian release.
+"""Privacy profiles: delta at each eps of one sampled Gaussian release of noise multiplier z.
 
-The pair of distributions behind `fixed` (m of M clients without replacement, replace_one, rate q =
-m/M): whichever way the neighbours are ordered, delta(eps) of one release is at most q delta_G(log(1
-+ (e^eps - 1)/q)) for eps >= 0, delta_G being the unsampled Gaussian's (Balle, Barthe & Gaboardi
-2018, Theorem 10), hence at most 1 - e^eps + e^eps delta(-eps) for eps < 0. A convex profile that
-bounds both orders belongs to a dominating pair, and dominating pairs compose adaptively (Zhu, Dong
-& Wang 2022, Theorem 10). It halves RDP's eps.
+Unit: client or record. `poisson` is for add_remove_one, where the two orders of the neighbours
+differ. `fixed` (m of M clients or records without replacement, rate q = m/M) is for replace_one. No
+sampling is rate = 1, for either relation.
+
+The pair of distributions behind `fixed`: whichever way the neighbours are ordered, delta(eps) of
+one release is at most q delta_G(log(1 + (e^eps - 1)/q)) for eps >= 0, where delta_G is the
+unsampled Gaussian's (Balle, Barthe & Gaboardi 2018, Theorem 10). Hence delta(eps) is at most 1 -
+e^eps + e^eps delta(-eps) for eps < 0. A convex profile that bounds both orders belongs to a
+dominating pair, and dominating pairs compose adaptively (Zhu, Dong & Wang 2022, Theorem 10). The
+eps by this pair is half of RDP's.
 """
 
 from __future__ import annotations
@@ -17,23 +21,23 @@ import numpy as np
 
 
 def profile_without_replacement(eps: Any, rate: float, z: float) -> Any:
-    """delta at each eps of one release under `fixed` (module docstring). eps: (n,)."""
+    """delta of one release under `fixed`, replace_one. eps: (n,), any sign -> (n,)."""
     size = np.abs(eps)
     delta = delta_present(size, rate, z)
     return np.clip(np.where(eps < 0, np.exp(-size) * delta - np.expm1(-size), delta), 0, 1)
 
 
 def delta_present(eps: Any, rate: float, z: float) -> Any:
-    """delta at each eps >= 0 of one sampled release, the first of the pair being the one that may
-    hold the unit: (n,).
+    """delta of one sampled release, the unit being there in the first distribution of the pair and
+    absent in the second. eps: (n,), >= 0 -> (n,).
     """
     inner = np.where(eps < 30, np.log1p(np.expm1(np.minimum(eps, 30)) / rate), eps - math.log(rate))
     return rate * _delta_unsampled(inner, z)
 
 
 def delta_absent(eps: Any, rate: float, z: float) -> Any:
-    """The same with the neighbours in the other order, under poisson: its loss is below log(1/(1 -
-    rate)). (n,).
+    """delta of one poisson-sampled release, the unit being absent in the first distribution of the
+    pair. The privacy loss is below log(1/(1 - rate)). eps: (n,), >= 0 -> (n,).
     """
     inner = 1 + np.expm1(-eps) / rate
     within = inner > 0
@@ -48,6 +52,7 @@ def delta_absent(eps: Any, rate: float, z: float) -> Any:
 
 
 def _delta_unsampled(eps: Any, z: float) -> Any:
+    """delta of one unsampled Gaussian release, (n,) -> (n,)."""
     from scipy.special import log_ndtr, ndtr
 
     return np.maximum(ndtr(0.5 / z - eps * z) - np.exp(eps + log_ndtr(-0.5 / z - eps * z)), 0)

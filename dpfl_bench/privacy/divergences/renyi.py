@@ -1,6 +1,9 @@
-"""Rényi divergences of Gaussian releases and of participations.
+"""Rényi divergences of Gaussian releases and of participations, and the epsilon that they give.
 
-dp_accounting takes a second to import, so it is imported in here only when asked for.
+Unit: client or record. z is std / sensitivity of one release. Neighbouring relation: gaussian (no
+sampling) either one; poisson add_remove_one; fixed (without replacement) replace_one.
+
+dp_accounting takes a second to import, so it is imported only when a sampled curve is asked for.
 """
 
 from __future__ import annotations
@@ -17,15 +20,15 @@ from dpfl_bench.privacy.released.composition import Rounds
 _REAL_ORDERS = [1.01, 1.02, 1.05] + [1 + k / 20 for k in range(2, 20)] + [2 + k / 10 for k in range(80)]
 _WHOLE_ORDERS = [*range(2, 33), *range(36, 65, 4), 72, 80, 96, 112, 128, 160, 192, 224, 256]
 _LARGE_ORDERS = [320, 384, 512, 640, 768, 1024, 1536, 2048]
-CLOSED_ORDERS = 1 + 2.0 ** (
-    np.arange(-48, 161) / 8
-)  # where the divergences are formulas: 1 + 1/64 to 1 + 2^20
+CLOSED_ORDERS = 1 + 2.0 ** (np.arange(-48, 161) / 8)  # 1 + 1/64 to 1 + 2^20: for closed formulas
 
 
 def rdp_epsilon(
     mechanism: str, rate: float, population: int, sample: int, z: float, times: int, delta: float
 ) -> float:
-    """Eps by dp-accounting's RDP. poisson: add_remove_one. fixed: replace_one, without replacement."""
+    """Eps at delta of `times` adaptive releases, by dp-accounting's RDP. mechanism: poisson (at
+    `rate`) or fixed (`sample` of `population`).
+    """
     from dp_accounting.rdp import rdp_privacy_accountant
 
     orders, curve = sampled_rdp(mechanism, rate, population, sample, z, times)
@@ -42,7 +45,9 @@ def participation_rdp_epsilon(
     rounds: Rounds,
     delta: float,
 ) -> float:
-    """Eps of a participation by RDP."""
+    """Eps at delta of a participation. mechanism: gaussian, poisson or fixed. rounds: pairs
+    (releases of one round, number of such rounds).
+    """
     from dp_accounting.rdp import rdp_privacy_accountant
 
     orders, curve = participation_rdp(mechanism, rate, population, sample, z, share, rounds)
@@ -52,12 +57,13 @@ def participation_rdp_epsilon(
 def participation_rdp(
     mechanism: str, rate: float, population: int, sample: int, z: float, share: float, rounds: Rounds
 ) -> tuple[Any, Any]:
-    """(orders, Rényi divergences)."""
+    """(orders, Rényi divergences) of a participation, (n,) both."""
     return mixed_rdp(*_rdp(mechanism, rate, population, sample, z), share, rounds)
 
 
 def mixed_rdp(orders: Any, curve: Any, share: float, rounds: Rounds) -> tuple[Any, Any]:
-    """(orders, Rényi divergences) of a participation, from those of one release.
+    """(orders, Rényi divergences) of a participation, from the `curve` of one release at `orders`,
+    (n,) all.
 
     exp((a - 1) D_a) of a round is 1 - share + share exp((a - 1) k D_a of one release).
     """
@@ -72,15 +78,15 @@ def mixed_rdp(orders: Any, curve: Any, share: float, rounds: Rounds) -> tuple[An
 def sampled_rdp(
     mechanism: str, rate: float, population: int, sample: int, z: float, times: int
 ) -> tuple[Any, Any]:
-    """(orders, Rényi divergences). poisson: add_remove_one. fixed: replace_one, without
-    replacement.
+    """(orders, Rényi divergences) of `times` adaptive releases, (n,) both. mechanism: poisson (at
+    `rate`) or fixed (`sample` of `population`).
     """
     orders, curve = _rdp(mechanism, rate, population, sample, z)
     return orders, times * curve
 
 
 def gaussian_rdp(mu: float) -> tuple[Any, Any]:
-    """(orders, Rényi divergences) of an unsampled Gaussian, either relation: exact."""
+    """(orders, Rényi divergences) of unsampled Gaussians, exact, (n,) both. mu: sqrt(T) / z."""
     return CLOSED_ORDERS, CLOSED_ORDERS * mu * mu / 2
 
 
@@ -94,9 +100,8 @@ def _rdp(mechanism: str, rate: float, population: int, sample: int, z: float) ->
 
     release = dpa.GaussianDpEvent(z)
     event: dpa.DpEvent
-    if (
-        mechanism == "fixed"
-    ):  # between whole orders Theorem 27's curve is interpolated: real orders add nothing
+    if mechanism == "fixed":
+        # whole orders only: between them Theorem 27's curve is interpolated
         orders, relation = _WHOLE_ORDERS + _LARGE_ORDERS, dpa.NeighboringRelation.REPLACE_ONE
         event = dpa.SampledWithoutReplacementDpEvent(population, sample, release)
     else:
@@ -108,9 +113,7 @@ def _rdp(mechanism: str, rate: float, population: int, sample: int, z: float) ->
     accountant = dpa.rdp.RdpAccountant(orders, relation)
     absl = logging.getLogger("absl")
     level = absl.level
-    absl.setLevel(
-        logging.ERROR
-    )  # it warns of each small order it leaves out, which costs tightness, not validity
+    absl.setLevel(logging.ERROR)  # it warns of each small order left out: that costs tightness only
     try:
         accountant.compose(event)
     finally:
@@ -119,8 +122,8 @@ def _rdp(mechanism: str, rate: float, population: int, sample: int, z: float) ->
 
 
 def gaussian_rdp_epsilon(mu: float, delta: float) -> float:
-    """Eps of an unsampled Gaussian by RDP, alpha mu^2/2 at order alpha (either relation), over real
-    orders; imports nothing.
+    """Eps at delta of unsampled Gaussian releases by RDP over real orders: alpha mu^2/2 at order
+    alpha. mu: sqrt(T) / z. Needs no dp_accounting.
     """
     if delta**2 > -math.expm1(-mu * mu / 2):  # total variation <= sqrt(1 - exp(-KL))
         return 0.0

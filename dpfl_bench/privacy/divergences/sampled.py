@@ -1,6 +1,6 @@
-"""Privacy loss distributions of sampled Gaussian releases, by dp-accounting.
+"""Epsilon of sampled Gaussian releases by privacy loss distributions (PLD), with dp-accounting.
 
-dp_accounting takes a second to import, so it is imported in here only when asked for.
+dp_accounting takes a second to import, so it is imported only when an epsilon is asked for.
 """
 
 from __future__ import annotations
@@ -13,18 +13,20 @@ import numpy as np
 
 from dpfl_bench.privacy.divergences.profiles import profile_without_replacement, tail
 
-CELLS = (
-    2**17
-)  # of one release's PLD (a second to make), an eighth of its composition's (8 MB, a tenth of a second)
+# cells of one release's PLD, which takes a second; a composition has eight times as many (8 MB, a
+# tenth of a second)
+CELLS = 2**17
 
 
 def pld_epsilon(mechanism: str, rate: float, z: float, times: int, delta: float) -> float:
-    """Eps by privacy loss distributions, pessimistic; inf where a grid cannot hold it (use rdp
-    there).
+    """Eps at delta of `times` adaptive releases, pessimistic; inf where a grid cannot hold the
+    losses (RDP can).
 
-    gaussian: either relation, no sampling. poisson: add_remove_one, both directions. fixed:
-    replace_one, without replacement. Rounding inside its FFT was seen to move delta by 2e-14, to
-    the unsafe side too: delta is lowered by far more than that.
+    mechanism: gaussian (no sampling, either relation), poisson (add_remove_one, both orders of the
+    neighbours) or fixed (without replacement, replace_one). z: std / sensitivity.
+
+    Rounding inside the FFT was seen to move delta by 2e-14, to the unsafe side too. Delta is
+    therefore lowered by far more than that.
     """
     sure = delta - 1e-12 - 1e-15 * times
     if 0.5 / z**2 + 10 / z > 500 or times > 10**6 or sure <= 0:

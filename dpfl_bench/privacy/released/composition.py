@@ -9,7 +9,7 @@ from typing import Literal
 from dpfl_bench.privacy import refusals
 
 Mechanism = Literal["gaussian", "poisson", "fixed", "pure"]
-Rounds = tuple[tuple[int, int], ...]  # (releases of one participation, rounds with that many), in order
+Rounds = tuple[tuple[int, int], ...]  # in order: (releases of one round, rounds with that many)
 
 
 @dataclass(frozen=True)
@@ -99,4 +99,4 @@ class Composition:
         )
 
 
-View = tuple[Composition, ...]  # each of them alone bounds the whole run, so the smallest epsilon holds
+View = tuple[Composition, ...]  # each alone bounds the whole run, so the smallest epsilon holds

@@ -28,9 +28,9 @@ class RecordReleases:
     gradients. Every gradient draws its own lot, and the lot stays the client's secret.
     """
 
-    rounds: Rounds  # of the whole run; of several seeds that differ, at least as many gradients as any
+    rounds: Rounds  # of the whole run; where seeds differ, at least as many gradients as any seed has
     share: float  # probability that a client takes part in a round
-    worst: int  # noised gradients of the clients that hold the most exposed record, in the drawn schedule
+    worst: int  # noised gradients of the most exposed record's clients, in the drawn schedule
     lots: Literal["full", "fixed", "poisson"]
     population: int  # records of the smallest client (fixed)
     sample: int  # lot size (fixed)

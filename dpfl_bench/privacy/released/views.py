@@ -69,7 +69,7 @@ def _given_cohorts(releases: Releases | RecordReleases, server: bool) -> Composi
 
 
 def _scale(releases: Releases, server: bool) -> float:
-    """The noise that hides a client, divided by the noise that the noise multiplier is defined on."""
+    """The noise that hides a client, divided by the noise that the noise multiplier speaks of."""
     if releases.trust == "central" or releases.mechanism == "pure":
         return 1.0  # pure: no bound on the sum of PrivUnit's messages is known
     if releases.trust == "local":  # a sum of k messages carries sqrt(k) times one message's noise

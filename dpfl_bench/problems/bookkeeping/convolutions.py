@@ -1,8 +1,9 @@
 """Records' gradients of convolutions' weights, in any number of dimensions.
 
-Records are the groups of one convolution, whose gradients come apart. Where there are few
-positions, each of which has seen a patch of the input, they are G'A with A (positions, kernel x
-channels), and may need not be formed (`sums.py`).
+With many positions, the records become the groups of one convolution: it returns each record's
+gradient apart. With few positions, a record's gradient is G'A, where a row of A (positions, kernel
+x channels) is the patch of the input that the position sees. Then the gradient need not always be
+formed (`sums.py`).
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ from torch.nn.modules.conv import _ConvNd
 from dpfl_bench.machine import device
 from dpfl_bench.problems.bookkeeping import sums
 from dpfl_bench.problems.bookkeeping.sums import (
-    Found,
     Gradients,
+    ParameterGradients,
     Positions,
     Room,
     formed,
@@ -30,10 +31,8 @@ from dpfl_bench.problems.bookkeeping.sums import (
 )
 from dpfl_bench.problems.products import bmm, packed
 
-MANY_POSITIONS = (
-    40  # a group's weights are turned into the order of memory: for fewer that is more than is won
-)
-FEW_CHANNELS, MANY_PLACES = 8, 16  # less than a processor's vectors hold, and as many
+MANY_POSITIONS = 40  # with fewer, reordering the groups' weights in memory costs more than groups save
+FEW_CHANNELS, MANY_PLACES = 8, 16  # fewer than the SIMD lanes of a processor, and enough to fill them
 
 
 def convolution(room: Room, layer: _ConvNd, x: Tensor, g: Tensor) -> Gradients:
@@ -51,16 +50,17 @@ def convolution(room: Room, layer: _ConvNd, x: Tensor, g: Tensor) -> Gradients:
         yield "weight", _apart(layer, x, g, room, k, _gradients)
 
 
-def _unformed(layer: _ConvNd, x: Tensor, g: Tensor, room: Room, k: int) -> Found:
-    found = over_positions(
+def _unformed(layer: _ConvNd, x: Tensor, g: Tensor, room: Room, k: int) -> ParameterGradients:
+    """Few positions: Gram matrices, or formed gradients where there is room. k: columns of A."""
+    gradients = over_positions(
         Positions(g.flatten(2).transpose(1, 2), lambda some: _patches(layer, x[some], g), k), room
     )
 
     def add(scales: Tensor, total: Tensor) -> None:
-        found.add(scales, summed := torch.zeros_like(total))
+        gradients.add(scales, summed := torch.zeros_like(total))
         _add_in_order(layer, summed, total)
 
-    return Found(found.lengths, add)
+    return ParameterGradients(gradients.lengths, add)
 
 
 def _apart(
@@ -70,8 +70,10 @@ def _apart(
     room: Room,
     k: int,
     gradients: Callable[[_ConvNd, Tensor, Tensor], Tensor],
-) -> Found:
-    """gradients(layer, x, g): each record's, (n, o k), channels last unless by `_gradients`."""
+) -> ParameterGradients:
+    """Formed gradients. gradients(layer, x, g): each record's, (n, o k); the channels come last,
+    except by `_gradients`.
+    """
     n, numbers = x.shape[0], layer.out_channels * k
     copied = g[0, 0].numel() * k // _shifts(layer) if gradients is _patch_gradients else 0
     size = max(1, n * sums.WORKING_NUMBERS // max(x.numel(), g.numel(), n * max(numbers, copied)))
@@ -82,7 +84,7 @@ def _apart(
             for part in some
         )
         each = (-1,) + (1,) * (g.dim() - 1)
-        return Found(
+        return ParameterGradients(
             lengths,
             lambda scales, total: total.add_(_gradients(layer, x, g * scales.view(each), apart=False)[0]),
         )
@@ -93,42 +95,42 @@ def _apart(
     )
     if gradients is _gradients:
         return formed(rows)
-    return Found(
+    return ParameterGradients(
         lengths_of(rows), lambda scales, total: _add_in_order(layer, torch.mv(rows.t(), scales), total)
     )
 
 
 def _add_in_order(layer: _ConvNd, summed: Tensor, total: Tensor) -> None:
-    """summed: with the channels last."""
+    """total += summed, whose channels come last. (o k,) each."""
     o, c, kernel = layer.out_channels, layer.in_channels, layer.kernel_size
     total.view(o, c, *kernel).add_(summed.view(o, *kernel, c).movedim(-1, 1))
 
 
 def _patches(layer: _ConvNd, x: Tensor, g: Tensor, shifts: int = 1) -> Tensor:
-    """What each position has seen, (n, positions, kernel x channels): copied from a view in which
-    that overlaps.
+    """The patch of the input that each position sees: (n, positions, kernel x channels), copied from
+    a view in which patches overlap.
 
-    shifts: as `_shifts`; only the first part of the kernel's rows then, and the positions that the
-    other parts add below.
+    shifts: of `_shifts`. If above 1, only the patches of the kernel's first part, with the further
+    positions below that the other parts see.
     """
     x = _padded(layer, x).movedim(1, -1).contiguous()
     record, *steps, _ = x.stride()
     rows, height = layer.kernel_size[0] // shifts, g.shape[2] + shifts - 1
     where = ((height, *g.shape[3:]), (*map(mul, steps, layer.stride),))
     seen = ((rows, *layer.kernel_size[1:], x.shape[-1]), (*map(mul, steps, layer.dilation), 1))
-    turned = _unfolds(layer)  # long runs of positions are copied faster than short ones of places
+    turned = _unfolds(layer)  # long runs of positions are copied faster than short runs of channels
     first, second = (seen, where) if turned else (where, seen)
     patches = packed(x.as_strided((x.shape[0], *first[0], *second[0]), (record, *first[1], *second[1])))
-    found = patches.view(x.shape[0], math.prod(first[0]), math.prod(second[0]))
-    return found.transpose(1, 2) if turned else found
+    flat = patches.view(x.shape[0], math.prod(first[0]), math.prod(second[0]))
+    return flat.transpose(1, 2) if turned else flat
 
 
 def _shifts(layer: _ConvNd) -> int:
-    """The kernel's rows in so many parts, each of which sees what the part before it sees one row
-    of positions further down.
+    """Into how many parts the kernel's rows are cut. Each part sees at one row of positions what the
+    part before it sees one row of positions further down, so the patches of one part serve all.
 
-    Fewer numbers are copied and more products made, which is worth it for numpy's and for narrow
-    ones.
+    Then fewer numbers are copied, but more products are computed. That pays where numpy multiplies,
+    and for narrow products.
     """
     shared = layer.dilation[0] == 1 and layer.kernel_size[0] % layer.stride[0] == 0
     return (
@@ -139,20 +141,22 @@ def _shifts(layer: _ConvNd) -> int:
 
 
 def _patch_gradients(layer: _ConvNd, x: Tensor, g: Tensor) -> Tensor:
-    """Batched products of positions and patches."""
+    """Each record's gradient by batched products of positions and patches: (n, o k), channels last."""
     shifts, across = _shifts(layer), math.prod(g.shape[3:])
     patches, g = _patches(layer, x, g, shifts), g.flatten(2)
     n, o, p = g.shape
     parts = patches.as_strided(
         (shifts, n, p, patches.shape[2]), (across * patches.stride(1), *patches.stride())
     )
-    found = x.new_empty(n, o, shifts, patches.shape[2])
-    bmm(g, parts, out=found.permute(2, 0, 1, 3))
-    return found.flatten(1)
+    products = x.new_empty(n, o, shifts, patches.shape[2])
+    bmm(g, parts, out=products.permute(2, 0, 1, 3))
+    return products.flatten(1)
 
 
 def _gradients(layer: _ConvNd, x: Tensor, g: Tensor, apart: bool = True) -> Tensor:
-    """Each record's, (n, numbers); or their sum, (1, numbers)."""
+    """Each record's gradient, (n, numbers), as the groups of one convolution; or, unless `apart`,
+    the gradients' sum, (1, numbers).
+    """
     margins = layer._reversed_padding_repeated_twice
     padding, left_over = margins[::-2], _left_over(layer, x, g)
     if layer.padding_mode != "zeros" or margins[::2] != margins[1::2]:
@@ -165,16 +169,16 @@ def _gradients(layer: _ConvNd, x: Tensor, g: Tensor, apart: bool = True) -> Tens
 
 
 def _of_weight(x: Tensor, g: Tensor, shape: Sequence[int], *how: object) -> Tensor:
-    """torch asks for the weight's shape, not for its numbers."""
-    found: Tensor = torch.ops.aten.convolution_backward(
+    """The weight's gradient. torch asks for the weight's shape, not for its numbers."""
+    gradient: Tensor = torch.ops.aten.convolution_backward(
         g, x, x.new_empty(shape), None, *how, [False, True, False]
     )[1]
-    return found
+    return gradient
 
 
 def _unfolds(layer: _ConvNd) -> bool:
-    """Whether strides and few channels leave a group's vectors empty, and the kernel's places as
-    channels would fill them.
+    """True if SIMD lanes are better filled by treating kernel positions as channels: with strides
+    and few channels a group's lanes stay empty.
     """
     stride, kernel, c = layer.stride, layer.kernel_size, layer.in_channels
     if c >= FEW_CHANNELS or max(stride) == 1 or layer.dilation[0] > 1 or kernel[0] % stride[0]:
@@ -189,7 +193,7 @@ def _padded(layer: _ConvNd, x: Tensor) -> Tensor:
 
 
 def _left_over(layer: _ConvNd, x: Tensor, g: Tensor) -> list[int]:
-    """A transposed convolution's output padding, which may depend on the size that was asked for."""
+    """The output padding of a transposed convolution, which depends on the output's size."""
     if not layer.transposed:
         return [0] * (g.dim() - 2)
     sizes = zip(
@@ -199,7 +203,9 @@ def _left_over(layer: _ConvNd, x: Tensor, g: Tensor) -> list[int]:
 
 
 def _rounding(layer: _ConvNd, x: Tensor, g: Tensor) -> Tensor:
-    """`sums.rounding`, of the positions on one side and their patches on the other: (n, 1)."""
+    """`sums.rounding`, of each position's vector and its patch: (n, 1). The patches are of x; in a
+    transposed convolution, of g.
+    """
     (into, out), margins = (
         (g, x) if layer.transposed else (_padded(layer, x), g),
         layer.padding if layer.transposed else 0,
@@ -209,5 +215,5 @@ def _rounding(layer: _ConvNd, x: Tensor, g: Tensor) -> Tensor:
     patches = convolve(into.square().sum(1, keepdim=True), ones, None, layer.stride, margins, layer.dilation)
     for axis, size in enumerate(out.shape[2:], start=2):
         patches = patches.narrow(axis, 0, size)
-    each, met = (t.flatten(1).sqrt() for t in (out.square().sum(1), patches))
-    return sums.rounding(each, met, x.dtype)
+    positions, seen = (t.flatten(1).sqrt() for t in (out.square().sum(1), patches))
+    return sums.rounding(positions, seen, x.dtype)

@@ -1,4 +1,4 @@
-"""Which layers' records can be told apart by what comes in and the gradient by what goes out."""
+"""The layers of a module that book-keeping has a rule for: their parameters, in the module's order."""
 
 from __future__ import annotations
 
@@ -18,22 +18,23 @@ KINDS = {*RULES, nn.LSTM}
 
 
 class Untappable(Exception):
-    """The records' gradients have to be computed in another way."""
+    """Book-keeping cannot compute this module's gradients; another way has to."""
 
 
 class Own(NamedTuple):
     """A layer's parameters."""
 
     parameters: dict[str, nn.Parameter | None]
-    constants: dict[str, Tensor | None]  # the same numbers, of which autograd knows nothing
-    axes: range  # of what comes in
+    constants: dict[str, Tensor | None]  # the same numbers, detached from autograd
+    axes: range  # how many axes the layer's input may have
 
 
 class Layers(dict[nn.Module, Own]):
-    """Those of a module with parameters of their own, in its order."""
+    """The layers of a module that have parameters of their own, in the module's order."""
 
     @cached_property
     def names(self) -> list[tuple[nn.Module, str]]:
+        """Each parameter, as its layer and its name there."""
         return [
             (layer, name)
             for layer, own in self.items()
@@ -51,7 +52,8 @@ class Layers(dict[nn.Module, Own]):
 
 
 def layers_of(module: nn.Module) -> Layers:
-    found = Layers()
+    """Raises Untappable if a parameter belongs to no layer with a rule, or to two layers."""
+    layers = Layers()
     for layer in module.modules():
         if isinstance(layer, _BatchNorm):
             raise Untappable("BatchNorm mixes records")
@@ -62,10 +64,10 @@ def layers_of(module: nn.Module) -> Layers:
             constants = {
                 name: None if parameter is None else parameter.detach() for name, parameter in own.items()
             }
-            found[layer] = Own(own, constants, _axes(layer))
-    if len(set(map(id, found.parameters))) < len(found.parameters):
+            layers[layer] = Own(own, constants, _axes(layer))
+    if len(set(map(id, layers.parameters))) < len(layers.parameters):
         raise Untappable("layers share a parameter")
-    return found
+    return layers
 
 
 def _has_rule(layer: nn.Module, parameters: Iterable[str]) -> bool:
@@ -79,8 +81,8 @@ def _has_rule(layer: nn.Module, parameters: Iterable[str]) -> bool:
 
 
 def _axes(layer: nn.Module) -> range:
-    """How many what comes in has if there is one before those that the layer needs. Whether it is
-    the records', its length tells.
+    """How many axes the layer's input may have: those that the layer needs, and the records' before
+    them. (`Trace.tap` checks that the first axis is as long as there are records.)
     """
     if isinstance(layer, _ConvNd):
         return range(layer.weight.dim(), layer.weight.dim() + 1)

@@ -1,8 +1,9 @@
-"""An LSTM with its recurrence in sight, and its records' gradients.
+"""An LSTM that shows its hidden states, and its records' gradients.
 
-With the gates before their activations z_t = W x_t + b + U h_(t-1) + c and g_t the loss's gradient
-by z_t, a record's gradients are W: sum_t g_t x_t', U: sum_t g_t h_(t-1)', b and c: sum_t g_t. W x_t
-+ b + c, computed at once for all t, has the gradients g_t as well.
+Let z_t = W x_t + b + U h_(t-1) + c be the gates before their activations, and g_t the loss's
+gradient by z_t. A record's gradients are: of W, sum_t g_t x_t'; of U, sum_t g_t h_(t-1)'; of b and
+of c, sum_t g_t. The sum W x_t + b + c is computed for all t at once; the loss's gradients by it are
+the g_t as well.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ States = tuple[Tensor, Tensor]  # hidden states and cells
 def lstm(
     tap: Tap, room: Room, layer: nn.LSTM, input: Tensor, hx: States | None = None
 ) -> tuple[Tensor, States]:
-    """What nn.LSTM returns: one direction, no projections."""
+    """Computes and returns what nn.LSTM does, for one direction without projections."""
     x = input if layer.batch_first else input.transpose(0, 1)
     zeros = x.new_zeros(layer.num_layers, len(x), layer.hidden_size)
     before, after = hx or (zeros, zeros), []
@@ -38,8 +39,8 @@ def lstm(
 def _one_layer(
     tap: Tap, room: Room, layer: nn.LSTM, number: int, x: Tensor, h: Tensor, c: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """x: (n, times, k), h and c: (n, hidden) -> the hidden states (n, times, hidden), the last one
-    and the last cell.
+    """x: (n, times, k), h and c: (n, hidden). Returns the hidden states, (n, times, hidden), the last
+    one of them, and the last cell, (n, hidden) each.
     """
     names = [
         f"{name}_l{number}"
@@ -50,11 +51,11 @@ def _one_layer(
 
     def gradients(x: Tensor, g: Tensor) -> Gradients:
         with torch.no_grad():
-            states = torch.stack(hidden[:-1], 1).nan_to_num_(0.0)  # of records that are left out
+            states = torch.stack(hidden[:-1], 1).nan_to_num_(0.0)  # NaN: of records that are left out
         for name, inputs in zip(names, (x, states), strict=False):
             yield name, over_positions(Positions(g, inputs.__getitem__, inputs.shape[2]), room)
-        found = formed(g.sum(1))
-        yield from ((name, found) for name in names[2:])
+        bias = formed(g.sum(1))
+        yield from ((name, bias) for name in names[2:])
 
     for z in tap(functional.linear(x, w, sum(biases) if biases else None), x, gradients).unbind(1):
         i, f, g, o = torch.addmm(z, h, u.t()).chunk(4, 1)

@@ -1,5 +1,5 @@
-"""What each kind of layer adds to its parameters' gradients, from what came in, x, and the loss's
-gradient by what went out, g.
+"""The rule of each kind of layer: a record's gradients of the layer's parameters, from the layer's
+input x and the loss's gradient g by the layer's output.
 
 | layer | gradient of a record |
 |---|---|
@@ -23,8 +23,8 @@ from torch.nn.modules.instancenorm import _InstanceNorm
 
 from dpfl_bench.problems.bookkeeping.convolutions import convolution
 from dpfl_bench.problems.bookkeeping.sums import (
-    Found,
     Gradients,
+    ParameterGradients,
     Positions,
     Room,
     add_product,
@@ -41,10 +41,12 @@ def linear(room: Room, layer: nn.Linear, x: Tensor, g: Tensor) -> Gradients:
     if x.dim() == 2:
         bias, length = formed(g), norms(g)
         parts = lengths_of(x)
-        products = [length * met for met in parts]
-        if any([met.abs().max().item() > LONGEST[x.dtype] for met in parts]):
-            products = [product + beyond(met, x.dtype) for product, met in zip(products, parts, strict=True)]
-        weight = Found(products, lambda scales, total: add_product(g, x, scales[:, None], total))
+        products = [length * part for part in parts]
+        if any([part.abs().max().item() > LONGEST[x.dtype] for part in parts]):
+            products = [
+                product + beyond(part, x.dtype) for product, part in zip(products, parts, strict=True)
+            ]
+        weight = ParameterGradients(products, lambda scales, total: add_product(g, x, scales[:, None], total))
     else:
         x, g = (t.reshape(len(t), -1, t.shape[-1]) for t in (x, g))
         bias = formed(g.sum(1))
@@ -55,23 +57,26 @@ def linear(room: Room, layer: nn.Linear, x: Tensor, g: Tensor) -> Gradients:
 
 
 def embedding(room: Room, layer: nn.Embedding, x: Tensor, g: Tensor) -> Gradients:
-    """x: (n, *positions) of tokens, g: (n, *positions, k). What a record adds to one token's row is
-    added up first.
+    """x: tokens, (n, *positions), g: (n, *positions, k). First the sum over a record's positions of
+    the same token, then the norm.
     """
     n, words = len(x), layer.num_embeddings
     tokens, g = x.reshape(n, -1), g.reshape(n, -1, layer.embedding_dim)
-    pairs = tokens + words * torch.arange(n, device=x.device)[:, None]
+    pairs = tokens + words * torch.arange(n, device=x.device)[:, None]  # (record, token) as one number
     if layer.padding_idx is not None:
         learnt = tokens != layer.padding_idx
         pairs, g = pairs[learnt], g[learnt]
     pairs, place = torch.unique(pairs, return_inverse=True)
     rows = g.new_zeros(len(pairs), layer.embedding_dim).index_add_(0, place.flatten(), g.flatten(0, -2))
-    record, word, found = pairs // words, pairs % words, lengths(rows).square()
+    record, word, squares = pairs // words, pairs % words, lengths(rows).square()
 
     def add(scales: Tensor, total: Tensor) -> None:
         total.view(words, -1).index_add_(0, word, rows * scales[record, None])
 
-    yield "weight", Found([found.new_zeros(n).index_add_(0, record, found).sqrt()[:, None]], add)
+    yield (
+        "weight",
+        ParameterGradients([squares.new_zeros(n).index_add_(0, record, squares).sqrt()[:, None]], add),
+    )
 
 
 def channel_norm(room: Room, layer: nn.GroupNorm | _InstanceNorm, x: Tensor, g: Tensor) -> Gradients:

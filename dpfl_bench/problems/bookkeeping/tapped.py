@@ -1,11 +1,11 @@
-"""Record-level gradients by book-keeping: one forward and one backward pass, and no record's
-gradient of the whole network.
+"""Record-level gradients by book-keeping: one forward and one backward pass. No record's gradient
+of the whole network is ever formed.
 
-What comes into each layer with parameters is noted in the forward pass, the loss's gradient by what
-went out in the backward pass. Both together give each record's gradient norm and any weighted sum
-of the records' gradients (`rules.py`). A second backward pass, of a reweighted loss, would give
-such a sum too, but rounds otherwise than what was measured: a record on the kink of a ReLU may get
-another gradient there, of any length.
+The forward pass notes each layer's input, the backward pass the loss's gradient by each layer's
+output. Both together give the norm of each record's gradient, and any weighted sum of the records'
+gradients (`rules.py`). A second backward pass, of a reweighted loss, would give such a sum too, but
+it rounds in another way than the gradients that were measured. A record on the kink of a ReLU may
+then get another gradient, of any length.
 """
 
 from __future__ import annotations
@@ -22,11 +22,12 @@ from dpfl_bench.problems.problem import lengths
 
 
 def supported(module: nn.Module, features: Tensor | None = None) -> bool:
-    """Whether every parameter belongs to one layer, of a kind with a rule. With features, it is
-    tried on two records of their kind:
+    """Whether book-keeping computes this module's gradients: every parameter belongs to one layer,
+    of a kind with a rule.
 
-    no layer may be used twice, no parameter outside of its layer, and records must come first in
-    every layer and stay apart.
+    With features, (n, *shape), the module is also tried on two records of this shape. No layer may
+    be used twice, no parameter outside of its layer. Every layer's first axis must be the records,
+    and they must not mix.
     """
     try:
         layers_of(module)
@@ -40,10 +41,10 @@ def supported(module: nn.Module, features: Tensor | None = None) -> bool:
 
 
 class Tapped:
-    """The gradients of n records at the parameters that `module` holds. features: (n, ...),
-    unchanged until the last sum.
+    """The gradients of n records at the parameters that `module` holds.
 
-    layers: `layers_of(module)`, where `supported` has tried the module with records of this kind.
+    features: (n, *shape); they must stay as they are until the last sum. targets: (n, ...). layers:
+    `layers_of(module)`, if `supported` has already tried the module with records of this shape.
     """
 
     norms: Tensor  # (n,), in the device's widest format
@@ -68,32 +69,32 @@ class Tapped:
             self.norms = self._measure(trace, features).where(~left_out, norms)
 
     def _measure(self, trace: Trace, features: Tensor) -> Tensor:
-        self._found = [
-            trace.found.get(place) for place in self._layers.names
-        ]  # of each parameter that is used
-        found = [length for found in self._found if found for length in found.lengths]
-        return lengths(torch.cat(found, 1) if found else torch.zeros(trace.n, 1, device=features.device))
+        """The norm of each record's gradient: (n,)."""
+        # of each parameter, None where it is not used
+        self._of_parameters = [trace.of_parameters.get(place) for place in self._layers.names]
+        parts = [length for each in self._of_parameters if each for length in each.lengths]
+        return lengths(torch.cat(parts, 1) if parts else torch.zeros(trace.n, 1, device=features.device))
 
     def weighted(self, scales: Tensor, out: Tensor) -> None:
-        """out = sum_r scales_r gradient_r. scales: (n,), out: (d,), in the order of the module's
-        parameters.
+        """out = sum_r scales_r gradient_r over the records whose norm is finite.
+
+        scales: (n,). out: (d,), in the order of the module's parameters.
         """
         out.zero_()
         self.add(scales, out)
 
     def add(self, scales: Tensor, out: Tensor) -> None:
-        """The same, added to `out`: for a lot in several pieces. Records whose norm is not finite
-        add nothing.
-        """
+        """Like `weighted`, but added to `out`: for a lot in several pieces."""
         scales = scales.to(out)
-        for found, total in zip(self._found, out.split_with_sizes(self._layers.sizes), strict=True):
-            if found:
-                found.add(scales, total)
+        totals = out.split_with_sizes(self._layers.sizes)
+        for gradients, total in zip(self._of_parameters, totals, strict=True):
+            if gradients:
+                gradients.add(scales, total)
 
 
 def _pair(features: Tensor) -> Tensor:
-    """Two records. Real ones may be alike, or zero, and hide what a module does to its batch;
-    numbers can be drawn, tokens cannot.
+    """Two records. Real ones may be alike, or zero, and hide what a module does to its batch. So
+    numbers are drawn at random; tokens stay.
     """
     pair = features[[0, -1]]
     return (
@@ -104,8 +105,8 @@ def _pair(features: Tensor) -> Tensor:
 
 
 def _stays_alone(module: nn.Module, pair: Tensor, record: int) -> bool:
-    """Whether what comes out for this one of two records has nothing of the other in it, nor its
-    loss a gradient there.
+    """Whether one record's output does not depend on the other record, nor its loss on the other
+    record's gradient.
     """
     other = pair.clone()
     other[1 - record] = 0
@@ -120,7 +121,7 @@ def _stays_alone(module: nn.Module, pair: Tensor, record: int) -> bool:
 
 
 def _drawing_alike(module: nn.Module, features: Tensor) -> Tensor:
-    """What comes out, with the random numbers (Dropout's) that any other call gets."""
+    """The module's outputs. Each call draws the same random numbers (Dropout's)."""
     with torch.random.fork_rng(), torch.no_grad():
-        found: Tensor = module(features)
-    return found
+        outputs: Tensor = module(features)
+    return outputs

@@ -1,5 +1,5 @@
-"""What comes into each layer is noted on the way forward; with the gradients of the way back, its
-rule is applied.
+"""One forward and backward pass: notes each layer's input and the loss's gradient by its output,
+then applies the layer's rule.
 """
 
 from __future__ import annotations
@@ -15,12 +15,11 @@ from torch.autograd.graph import GradientEdge
 from dpfl_bench.problems.bookkeeping.layers import Layers, Untappable
 from dpfl_bench.problems.bookkeeping.recurrent import lstm
 from dpfl_bench.problems.bookkeeping.rules import RULES
-from dpfl_bench.problems.bookkeeping.sums import KEPT_NUMBERS, Found, Gradients, Room
+from dpfl_bench.problems.bookkeeping.sums import KEPT_NUMBERS, Gradients, ParameterGradients, Room
 
 Losses = Callable[[Tensor, Tensor], Tensor]  # (outputs, targets) -> (n,), of each record alone
-Tap = tuple[
-    nn.Module, Tensor, int, Callable[[Tensor, Tensor], Gradients]
-]  # layer, x, x's version, what gradients(x, g) are found
+# (layer, its input x, x's version, the rule: (x, g) -> the gradients of the layer's parameters)
+Tap = tuple[nn.Module, Tensor, int, Callable[[Tensor, Tensor], Gradients]]
 
 
 class Trace:
@@ -28,18 +27,19 @@ class Trace:
 
     def __init__(self, layers: Layers, n: int):
         self.layers, self.n, self.room = layers, n, Room(KEPT_NUMBERS)
-        self.found: dict[tuple[nn.Module, str], Found] = {}  # of the parameters that are used
+        # by layer and name, of the parameters that are used
+        self.of_parameters: dict[tuple[nn.Module, str], ParameterGradients] = {}
         self.called: set[nn.Module] = set()
         self.taps: list[Tap] = []
-        self.places: list[Any] = []  # of whose outputs' gradients g, edges of autograd's graph
-        self.gradients: tuple[Tensor | None, ...] = ()  # of the taps
+        self.places: list[Any] = []  # autograd edges at the tapped outputs
+        self.gradients: tuple[Tensor | None, ...] = ()  # g, the loss's gradients by the tapped outputs
         self.backward = False
 
     def run(self, module: nn.Module, losses: Losses, features: Tensor, targets: Tensor, tried: bool) -> None:
-        """Parameters are constants inside their layers (`forward`): one that a gradient reaches has
-        been used elsewhere.
+        """The forward and the backward pass. Raises Untappable where the rules do not hold.
 
-        tried: it is known that none is.
+        Inside its layer (`forward`) a parameter is a constant. If a gradient reaches it nevertheless,
+        it has been used outside of its layer. tried: it is known that no parameter is used so.
         """
         hidden = [parameter for parameter in self.layers.parameters if not parameter.requires_grad]
         try:
@@ -64,8 +64,8 @@ class Trace:
         self._apply_rules(self.taps)
 
     def leave_out(self, records: Tensor) -> None:
-        """Apply the rules again, with zeros for what came into and out of these records: 0 times
-        infinity is no 0. records: (n,), bool.
+        """Apply the rules again, with zeros for these records' inputs and gradients, for 0 times
+        infinity is not 0. records: bool, (n,).
         """
         self.room.numbers = KEPT_NUMBERS
 
@@ -73,16 +73,16 @@ class Trace:
             return t.masked_fill(records.view(-1, *(1,) * (t.dim() - 1)), 0)
 
         self.gradients = tuple(None if g is None else silenced(g) for g in self.gradients)
-        self._apply_rules([(layer, silenced(x), version, found) for layer, x, version, found in self.taps])
+        self._apply_rules([(layer, silenced(x), version, rule) for layer, x, version, rule in self.taps])
 
     def _apply_rules(self, taps: list[Tap]) -> None:
-        for (layer, x, _, found), g in zip(taps, self.gradients, strict=False):
+        for (layer, x, _, rule), g in zip(taps, self.gradients, strict=False):
             if g is not None:
-                for name, what in found(x, g):
-                    self.found[layer, name] = what
+                for name, gradients in rule(x, g):
+                    self.of_parameters[layer, name] = gradients
 
     def _gradients(self, losses: Tensor, parameters: list[Tensor]) -> tuple[Tensor | None, ...]:
-        """By each tapped layer's output."""
+        """The gradients of the losses' sum by each tapped output."""
         if losses.shape != (self.n,):
             raise ValueError(
                 f"losses: expected one for each of {self.n} records, got shape {tuple(losses.shape)}"
@@ -97,7 +97,7 @@ class Trace:
         return gradients
 
     def forward(self, layer: nn.Module, *given: Any, **named: Any) -> Any:
-        """In place of the layer's own."""
+        """Called in place of the layer's own `forward`."""
         kind = type(layer)
         if not torch.is_grad_enabled():
             return kind.forward(layer, *given, **named)
@@ -111,7 +111,7 @@ class Trace:
         if kind is nn.LSTM:
             out: Any = lstm(partial(self.tap, layer), self.room, layer, *given, **named)  # type: ignore[arg-type]
         else:
-            if not x.requires_grad and x.is_floating_point():  # gradients begin here
+            if not x.requires_grad and x.is_floating_point():  # the first layer: gradients begin here
                 given, named = _with_first(x.detach().requires_grad_(), given, named)
             out = self.tap(
                 layer, kind.forward(layer, *given, **named), x, partial(RULES[kind], self.room, layer)
@@ -122,12 +122,12 @@ class Trace:
     def tap(
         self, layer: nn.Module, out: Tensor, x: Tensor, gradients: Callable[[Tensor, Tensor], Gradients]
     ) -> Tensor:
-        """x, out: (n, ...)."""
+        """Note a layer's input x and output, (n, ...) each; returns the output."""
         if x.shape[0] != self.n:
             raise Untappable(f"expected {self.n} records first, got shape {tuple(x.shape)}")
-        if (
-            not out.requires_grad
-        ):  # of tokens: written to in no place at all, for a leaf cannot be written to later
+        if not out.requires_grad:
+            # An output of tokens becomes part of autograd's graph by writing to none of its places.
+            # `requires_grad_` would make it a leaf, which later layers cannot write to.
             out.narrow(0, 0, 0).add_(out.new_zeros((), requires_grad=True))
         self.places.append(GradientEdge(out.grad_fn, out.output_nr))  # type: ignore[arg-type]
         self.taps.append((layer, x.detach(), x._version, gradients))

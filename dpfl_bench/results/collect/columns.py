@@ -19,6 +19,7 @@ from typing import Any
 import yaml
 
 from dpfl_bench.config.identity import UNTOLD, UNTOLD_OF_DATASET, UNTOLD_OF_MODEL, untold_of
+from dpfl_bench.data.source import source_of
 
 _LINE = re.compile(r"( *)(?:'([^']+)'|([^\s#:'\"\[{&*!|>%@`-][^:]*)):(?: (.*))?$")
 _IDLE = ""  # no value is empty
@@ -37,8 +38,6 @@ _STEPS = (
     "augment",
 )
 PREPARING = {f"dataset.{key}" for key in _STEPS}
-# and what they draw by the seed is of the same files, but for what is generated
-DRAWN = "dpfl_bench.data.synthetic."
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
@@ -85,9 +84,10 @@ def _source(targets: Mapping[str, str], config: Mapping[str, str], of_dataset: S
     loader = targets.get("dataset._target_")
     records = None
     if loader is not None:
-        ours = loader.startswith("dpfl_bench.data.")
-        dropped = PREPARING if ours else set()
-        dropped = dropped if not ours or loader.startswith(DRAWN) else dropped | {"dataset.seed"}
+        source = source_of({"_target_": loader})  # of ours alone
+        dropped = set() if source is None else PREPARING
+        if source is not None and not source.generated:  # what the seed draws is of the same files
+            dropped = dropped | {"dataset.seed"}
         records = (
             loader,
             *((key, config[key]) for key in of_dataset if key in config and key not in dropped),

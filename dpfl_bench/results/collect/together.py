@@ -17,12 +17,12 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
+from dpfl_bench.budget.guarantee import Guarantee
 from dpfl_bench.privacy import accounting
 from dpfl_bench.privacy.divergences.gaussian import eps_of_gaussian
 from dpfl_bench.privacy.refusals import PrivacyError
 from dpfl_bench.privacy.released.composition import Composition
 from dpfl_bench.results.collect.points import SPLIT, Row
-from dpfl_bench.results.collect.tuning import composition
 from dpfl_bench.results.folder import BROKEN, RunFolder
 
 Releases = tuple[
@@ -36,8 +36,8 @@ def with_eps_of_all(
     """The rows with `eps_all`, and those without a number, with the reason."""
     of_runs = {tuple(point["run_ids"]): point for point in points}
     answers = [eps_of_all(of_runs[tuple(row["run_ids"])], folders) for row in rows]
-    made = [{**row, "eps_all": eps} for row, (eps, _) in zip(rows, answers, strict=True)]
-    return made, [(row, why) for row, (_, why) in zip(made, answers, strict=True) if why]
+    with_eps = [{**row, "eps_all": eps} for row, (eps, _) in zip(rows, answers, strict=True)]
+    return with_eps, [(row, why) for row, (_, why) in zip(with_eps, answers, strict=True) if why]
 
 
 def eps_of_all(point: Row, folders: Mapping[str, Path]) -> tuple[float | None, str]:
@@ -53,10 +53,10 @@ def eps_of_all(point: Row, folders: Mapping[str, Path]) -> tuple[float | None, s
     if len(point["run_ids"]) == 1 and isinstance(known, int | float) and known < math.inf:
         return max(float(known), point["eps"]), ""
     try:
-        found = composed(_released(point, folders), point["delta"])
+        eps = composed(_released(point, folders), point["delta"])
     except PrivacyError as error:
         return None, str(error)
-    return max(found, point["eps"]), ""
+    return max(eps, point["eps"]), ""
 
 
 def _apart(point: Row) -> str:
@@ -76,25 +76,27 @@ def _apart(point: Row) -> str:
 def _released(point: Row, folders: Mapping[str, Path]) -> Releases:
     counts: Counter[tuple[Composition, float]] = Counter()
     for run, models in zip(point["run_ids"], point["models"], strict=True):
-        counts[_read(RunFolder(folders[run]), point["delta"])] += models
+        counts[released(RunFolder(folders[run]), point["delta"])] += models
     return tuple((c, z, models) for (c, z), models in counts.items())
 
 
-def _read(folder: RunFolder, delta: float) -> tuple[Composition, float]:
+def released(folder: RunFolder, delta: float) -> tuple[Composition, float]:
     """What one model of a run released, and its noise multiplier."""
     try:
-        told = folder.read("privacy.json") or {}
-        one, z = composition(told["accounted"]["as_one_of"][0]), float(told["accounted"]["noise_multiplier"])
-        same = told["delta"] == delta
-    except (OSError, IndexError, *BROKEN):
-        raise PrivacyError(
-            "a run does not tell what it released; expected privacy.json of this version"
-        ) from None
-    if told.get("accountant") == "paper" or not told.get("fully_accounted"):
+        guarantee = Guarantee.read(folder.read("privacy.json") or {})
+    except (OSError, *BROKEN):
+        raise PrivacyError(_UNKNOWN) from None
+    if guarantee.accounted is None or not guarantee.accounted.as_one_of:
+        raise PrivacyError(_UNKNOWN)
+    if not guarantee.holds:
         raise PrivacyError("a run is not fully accounted")
-    if not (0 < z < math.inf and same):
+    z = guarantee.accounted.noise_multiplier
+    if not 0 < z < math.inf or guarantee.delta != delta:
         raise PrivacyError("a run has no noise, or another delta")
-    return one, z
+    return guarantee.accounted.as_one_of[0], z
+
+
+_UNKNOWN = "a run does not tell what it released; expected privacy.json of this version"
 
 
 @cache
@@ -129,12 +131,12 @@ def _merged(released: list[tuple[Composition, float]]) -> list[tuple[Composition
     """Releases of one kind and one noise are one composition of more of them, whatever their number
     in each run.
     """
-    found: dict[tuple[Composition, bool, float], list[Composition]] = {}
+    by_kind: dict[tuple[Composition, bool, float], list[Composition]] = {}
     for c, z in released:
-        found.setdefault((replace(c, times=0, rounds=()), bool(c.rounds), z), []).append(c)
+        by_kind.setdefault((replace(c, times=0, rounds=()), bool(c.rounds), z), []).append(c)
     return [
         (replace(kind, times=sum(c.times for c in same), rounds=tuple(r for c in same for r in c.rounds)), z)
-        for (kind, _, z), same in found.items()
+        for (kind, _, z), same in by_kind.items()
     ]
 
 

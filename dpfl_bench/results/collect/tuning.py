@@ -11,11 +11,10 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
+from dpfl_bench.budget.guarantee import Guarantee
 from dpfl_bench.privacy import accounting, selection
 from dpfl_bench.privacy.refusals import PrivacyError
-from dpfl_bench.privacy.released.composition import Companion, Composition
 from dpfl_bench.privacy.selection import Candidate
 from dpfl_bench.results.collect.best import groups
 from dpfl_bench.results.collect.points import KEYS, Row
@@ -40,10 +39,10 @@ def tuned(
 
     points: every one that may be drawn: that a run of it diverged was learnt from private data.
     """
-    found = groups(points)
-    made, notes = [], [_assumptions(asked)]
+    by_group = groups(points)
+    with_tuning, notes = [], [_assumptions(asked)]
     for row in rows:
-        members = found[tuple(row[key] for key in KEYS)]
+        members = by_group[tuple(row[key] for key in KEYS)]
         eps, trials = None, None
         if row["budget"] < math.inf:
             try:
@@ -54,10 +53,10 @@ def tuned(
                     f"no eps with tuning for {row['algo']} on {row['dataset']} at eps {row['budget']:.4g}:"
                     f" {error}"
                 )
-        made.append({**row, "tuning_trials": trials, "tuning_eps": eps})
+        with_tuning.append({**row, "tuning_trials": trials, "tuning_eps": eps})
     if all(row["budget"] == math.inf for row in rows):
         notes.append("no eps with tuning: all runs have eps=inf, there is no privacy to lose")
-    return made, notes
+    return with_tuning, notes
 
 
 def _epsilon(points: Sequence[Row], folders: Mapping[str, Path], distribution: str, mean: float) -> float:
@@ -72,44 +71,32 @@ def _epsilon(points: Sequence[Row], folders: Mapping[str, Path], distribution: s
 
 
 def candidate(folder: RunFolder) -> Candidate:
-    """What a trial of this run releases. Refuses a run without a guarantee.
+    """What a trial of this run releases, and its noise multiplier. Refuses a run without a
+    guarantee.
 
     A trial draws cohorts of its own, for those of this run may have been lucky.
     """
+    name = folder.path.name
     try:
-        told = folder.read("privacy.json")
-        accounted = told["accounted"] if told else None
-        if told is None or accounted is None:
-            raise KeyError
-        if told["accountant"] == "paper" or not told["fully_accounted"]:
-            raise PrivacyError(
-                f"run {folder.path.name} is not fully accounted; expected runs with a guarantee"
-            )
-        z, alternatives = (
-            float(accounted["noise_multiplier"]),
-            [composition(each) for each in accounted["fresh"]],
-        )
-    except (OSError, KeyError, TypeError, ValueError) as error:
-        if isinstance(error, PrivacyError):
-            raise
-        raise PrivacyError(
-            f"run {folder.path.name} does not tell what it released; expected privacy.json of this version"
-        ) from None
+        guarantee = Guarantee.read(folder.read("privacy.json") or {})
+    except (OSError, KeyError, TypeError, ValueError):
+        raise PrivacyError(_unknown(name)) from None
+    if guarantee.accounted is None or guarantee.accounted.fresh is None:
+        raise PrivacyError(_unknown(name))
+    if not guarantee.holds:
+        raise PrivacyError(f"run {name} is not fully accounted; expected runs with a guarantee")
+    z, views = guarantee.accounted.noise_multiplier, guarantee.accounted.fresh
     if not 0 < z < math.inf:
-        raise PrivacyError(f"run {folder.path.name} has no noise; expected runs with privacy")
-    if not alternatives:
+        raise PrivacyError(f"run {name} has no noise; expected runs with privacy")
+    if not views:
         raise PrivacyError(
-            f"run {folder.path.name}: no bound holds before its cohorts are drawn; expected"
-            " client_sampling=fixed"
+            f"run {name}: no bound holds before its cohorts are drawn; expected client_sampling=fixed"
         )
-    return alternatives[0], z
+    return views[0], z
 
 
-def composition(told: dict[str, Any]) -> Composition:
-    companions = tuple(Companion(**each) for each in told["companions"])
-    return Composition(
-        **{**told, "companions": companions, "rounds": tuple((k, count) for k, count in told["rounds"])}
-    )
+def _unknown(run: str) -> str:
+    return f"run {run} does not tell what it released; expected privacy.json of this version"
 
 
 def _assumptions(asked: Tuning) -> str:

@@ -41,7 +41,7 @@ def test_errors_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
         for make, shape in (LAYERS[name] for name in ("few positions", "embedding", "conv2d"))
     )
     assert max(few(), tokens(), conv()) < 1e-10
-    linear, kept = rules.RULES[nn.Linear], sums.Found
+    linear, kept = rules.RULES[nn.Linear], sums.ParameterGradients
 
     def replaced(kind: type[nn.Module], rule: Any) -> None:
         monkeypatch.setitem(rules.RULES, kind, rule)

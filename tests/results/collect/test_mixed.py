@@ -182,8 +182,9 @@ def test_what_our_loaders_look_at(path: Path) -> None:
     target = yaml.safe_load(path.read_text())["_target_"]
     module, _, function = target.rpartition(".")
     asked = set(inspect.signature(getattr(import_module(module), function)).parameters)
+    generated = import_module(module).SOURCE.generated
     assert not {f"dataset.{key}" for key in asked} & columns.PREPARING
-    assert ("seed" in asked and "root" not in asked) == target.startswith(columns.DRAWN)
+    assert ("seed" in asked and "root" not in asked) == generated
 
 
 def test_where_only_the_rest_of_the_package_differs_it_is_said() -> None:

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from dpfl_bench.checks.errors import ConfigError
-from dpfl_bench.commands import differences
 from dpfl_bench.config import compose
 from dpfl_bench.config.compose import Composed
 from dpfl_bench.config.settings import Settings
 from dpfl_bench.config.validate import settings
 from dpfl_bench.machine.say import say
+from dpfl_bench.results import differences
 from dpfl_bench.results.folder import BROKEN, FINISHED, RunFolder
 from dpfl_bench.results.provenance import Answer
 from dpfl_bench.sweep import single

@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 from dpfl_bench import rng
-from dpfl_bench.privacy import mechanisms
+from dpfl_bench.privacy import noise_draws
 
 pytestmark = pytest.mark.one_in(2)
 
@@ -33,8 +33,8 @@ def fits(numbers: np.ndarray) -> bool:
 
 @pytest.mark.slow
 @both
-def test_they_are_normal(dtype: mechanisms.Format) -> None:
-    (row,) = mechanisms.normals(streams(1), MANY, dtype)
+def test_they_are_normal(dtype: noise_draws.Format) -> None:
+    (row,) = noise_draws.normals(streams(1), MANY, dtype)
     assert row.dtype == dtype
     assert fits(row)
     assert not fits(1.01 * row)  # the controls
@@ -44,9 +44,9 @@ def test_they_are_normal(dtype: mechanisms.Format) -> None:
 
 @both
 @pytest.mark.parametrize("bound", [2.0, 3.0, 4.0])
-def test_tails(bound: float, dtype: mechanisms.Format) -> None:
+def test_tails(bound: float, dtype: noise_draws.Format) -> None:
     """As many beyond as there should be, within 5 standard errors."""
-    row = mechanisms.normals(streams(8), MANY, dtype).ravel()
+    row = noise_draws.normals(streams(8), MANY, dtype).ravel()
     expected = len(row) * 2 * stats.norm.sf(bound)
     found = int((np.abs(row) > bound).sum())
     assert abs(found - expected) < 5 * np.sqrt(expected)
@@ -54,11 +54,11 @@ def test_tails(bound: float, dtype: mechanisms.Format) -> None:
 
 
 @both
-def test_the_two_of_a_pair_are_independent(dtype: mechanisms.Format) -> None:
+def test_the_two_of_a_pair_are_independent(dtype: noise_draws.Format) -> None:
     """They share a radius: their sizes would be correlated if it were anything but what makes them
     normal.
     """
-    (row,) = mechanisms.normals(streams(1), mechanisms.BLOCK, dtype)
+    (row,) = noise_draws.normals(streams(1), noise_draws.BLOCK, dtype)
     one, other = np.split(row.astype(np.float64), 2)
 
     def correlated(a: np.ndarray, b: np.ndarray) -> bool:
@@ -76,19 +76,19 @@ def test_the_two_of_a_pair_are_independent(dtype: mechanisms.Format) -> None:
 @both
 @pytest.mark.parametrize(
     "dimension",
-    [1, 2, 3, 30, mechanisms.BLOCK - 1, mechanisms.BLOCK, mechanisms.BLOCK + 1, 3 * mechanisms.BLOCK + 5],
+    [1, 2, 3, 30, noise_draws.BLOCK - 1, noise_draws.BLOCK, noise_draws.BLOCK + 1, 3 * noise_draws.BLOCK + 5],
 )
-def test_every_stream_and_place_has_its_own(dimension: int, dtype: mechanisms.Format) -> None:
+def test_every_stream_and_place_has_its_own(dimension: int, dtype: noise_draws.Format) -> None:
     """Whoever draws beside it; and the next draw goes on where this one ended."""
     together = streams(5)
     first, second = (
-        mechanisms.normals(together, dimension, dtype),
-        mechanisms.normals(together, dimension, dtype),
+        noise_draws.normals(together, dimension, dtype),
+        noise_draws.normals(together, dimension, dtype),
     )
     alone = streams(5)
     for row, again, stream in zip(first, second, alone, strict=True):
-        np.testing.assert_array_equal(mechanisms.normals([stream], dimension, dtype)[0], row)
-        np.testing.assert_array_equal(mechanisms.normals([stream], dimension, dtype)[0], again)
+        np.testing.assert_array_equal(noise_draws.normals([stream], dimension, dtype)[0], row)
+        np.testing.assert_array_equal(noise_draws.normals([stream], dimension, dtype)[0], again)
     everything = np.concatenate([first.ravel(), second.ravel()])
     assert np.isfinite(everything).all()
     assert len(np.unique(everything)) > 0.98 * everything.size  # float32 values coincide now and then
@@ -117,7 +117,7 @@ def test_from_bits_by_hand(radius: int, angle: int) -> None:
     0.
     """
     words = Words(radius % 2**64, (angle % 2**32) | (12345 << 32))
-    found = mechanisms.normals([words], 2, np.float32)[0]  # type: ignore[list-item]
+    found = noise_draws.normals([words], 2, np.float32)[0]  # type: ignore[list-item]
     u = (abs(radius) + 0.5) / 2**63
     r, a = np.sqrt(max(0.0, -2 * np.log(u))), np.pi * angle / 2**31
     np.testing.assert_allclose(found, [r * np.cos(a), r * np.sin(a)], rtol=1e-5, atol=2e-6)
@@ -131,14 +131,14 @@ def test_wide_ones_from_bits_by_hand(radius: int, angle: int) -> None:
     words = Words(
         radius % 2**64, ((angle >> 32) % 2**32) | (12345 << 32), further=[99, (angle % 2**32) | (54321 << 32)]
     )
-    found = mechanisms.normals([words], 2, np.float64)[0]  # type: ignore[list-item]
+    found = noise_draws.normals([words], 2, np.float64)[0]  # type: ignore[list-item]
     r = np.sqrt(max(0.0, -2 * np.log((abs(radius) + 0.5) / 2**63)))
     a = np.pi * (angle / 2**63)
     np.testing.assert_allclose(found, [r * np.cos(a), r * np.sin(a)], rtol=0, atol=2e-15 * (1 + r))
     assert 0 <= np.hypot(*found) < 9.5
 
 
-@pytest.mark.parametrize("dimension", [1, 2, 3, 7, 4096, mechanisms.BLOCK + 3])
+@pytest.mark.parametrize("dimension", [1, 2, 3, 7, 4096, noise_draws.BLOCK + 3])
 def test_both_formats_have_the_same_noise(dimension: int) -> None:
     """Draw after draw, up to float32's rounding: what differs between two runs is their
     arithmetic.
@@ -146,8 +146,8 @@ def test_both_formats_have_the_same_noise(dimension: int) -> None:
     one, other = streams(2), streams(2)
     for _ in range(4):
         narrow, wide = (
-            mechanisms.normals(one, dimension, np.float32),
-            mechanisms.normals(other, dimension, np.float64),
+            noise_draws.normals(one, dimension, np.float32),
+            noise_draws.normals(other, dimension, np.float64),
         )
         np.testing.assert_allclose(
             narrow, wide, rtol=0, atol=4e-4
@@ -165,7 +165,7 @@ def test_no_word_is_used_twice() -> None:
         for length in lengths:
             pairs = (length + 1) // 2
             seen += [
-                mechanisms._further(stream, (pairs + 1) // 2),
+                noise_draws._further(stream, (pairs + 1) // 2),
                 stream.bit_generator.random_raw(pairs + (pairs + 1) // 2),
             ]
         everything = np.concatenate(seen)
@@ -176,7 +176,7 @@ def test_float32_numbers_are_what_they_were() -> None:
     """The first of two streams, by the code before the wide ones came: published runs stay as they
     are.
     """
-    found = mechanisms.client_gaussian(3, 1, [0, 5], 4, 0.5, np.float32)
+    found = noise_draws.client_gaussian(3, 1, [0, 5], 4, 0.5, np.float32)
     assert found.dtype == np.float32
     assert found.tobytes().hex() == GOLDEN
 
@@ -186,9 +186,9 @@ def test_wide_noise_is_not_a_float32_number() -> None:
     was right.
     """
     for drawn in (
-        mechanisms.client_gaussian(3, 1, [0, 5], 4096, 0.5, np.float64),
-        mechanisms.server_gaussian(3, 1, 4096, 0.5, np.float64),
-        mechanisms.RecordGaussian(3, 1, [0, 5]).draw(4096, np.float64),
+        noise_draws.client_gaussian(3, 1, [0, 5], 4096, 0.5, np.float64),
+        noise_draws.server_gaussian(3, 1, 4096, 0.5, np.float64),
+        noise_draws.RecordGaussian(3, 1, [0, 5]).draw(4096, np.float64),
     ):
         assert (drawn == drawn.astype(np.float32)).mean() < 1e-3
         assert fits(2 * drawn.ravel()) or fits(drawn.ravel())
@@ -200,7 +200,7 @@ def test_wide_streams_are_independent() -> None:
     """
     named = itertools.product((0, 9), (0, 1), (0, 1))
     drawn = np.stack(
-        [mechanisms.client_gaussian(seed, k, [i], 4096, 1.0, np.float64)[0] for seed, k, i in named]
+        [noise_draws.client_gaussian(seed, k, [i], 4096, 1.0, np.float64)[0] for seed, k, i in named]
     )
     apart = np.corrcoef(drawn) - np.eye(len(drawn))
     assert np.abs(apart).max() < 5 / np.sqrt(4096)

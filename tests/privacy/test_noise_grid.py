@@ -22,7 +22,7 @@ from dpfl_bench.federation.doors.send import SendDoor
 from dpfl_bench.federation.doors.send_passage import SendPassage
 from dpfl_bench.federation.schedule import PlannedRound
 from dpfl_bench.federation.workers import Workers
-from dpfl_bench.privacy import bounding, lattice
+from dpfl_bench.privacy import bounding, noise_grid
 from dpfl_bench.privacy.ledger import Ledger
 
 CLIENTS, DIMENSION, CLIP, NOISE = 6, 4096, 0.7, 1.5
@@ -63,7 +63,7 @@ def whole(numbers: Tensor, grid: float) -> bool:
 
 @pytest.mark.parametrize("std", [1e-30, 0.3, 0.5, 1.0, 1.5, 4096.0, 1e20])
 def test_the_spacing_is_a_power_of_two_far_below_the_noise(std: float) -> None:
-    grid = lattice.spacing(std)
+    grid = noise_grid.spacing(std)
     assert math.frexp(grid)[0] == 0.5
     assert 2**12 <= std / grid < 2**13
 
@@ -71,7 +71,7 @@ def test_the_spacing_is_a_power_of_two_far_below_the_noise(std: float) -> None:
 @pytest.mark.parametrize("dtype", FORMATS)
 @pytest.mark.parametrize("trust", TRUSTS)
 def test_what_is_released_lies_on_the_grid(trust: str, dtype: torch.dtype) -> None:
-    grid, updates = lattice.spacing(std_of(trust)), UPDATES.to(dtype)
+    grid, updates = noise_grid.spacing(std_of(trust)), UPDATES.to(dtype)
     for noise in ("discrete", "gaussian"):
         passage, mean = passed(door_of(trust, noise), updates)
         released = (mean if trust == "central" else passage.total / CLIENTS).double() * CLIENTS
@@ -101,10 +101,10 @@ def test_no_message_grows(dtype: torch.dtype) -> None:
     at most.
     """
     bounded = bounding.clip(UPDATES.to(dtype), CLIP).rows
-    rounded = lattice.towards_zero(bounded, lattice.spacing(std_of("local")))
+    rounded = noise_grid.towards_zero(bounded, noise_grid.spacing(std_of("local")))
     assert (rounded.abs() <= bounded.double().abs()).all()
     assert (rounded * bounded >= 0).all()
-    assert (bounded.double() - rounded).abs().max() < lattice.spacing(std_of("local"))
+    assert (bounded.double() - rounded).abs().max() < noise_grid.spacing(std_of("local"))
     assert (rounded.norm(dim=1) <= CLIP * (1 + 1e-6)).all()
 
 
@@ -195,7 +195,7 @@ def test_gaussian_noise_leaves_bits_that_the_grid_does_not() -> None:
     release has none in either world.
     """
     one, other = candidates()
-    grid = lattice.spacing(NOISE * CLIP)
+    grid = noise_grid.spacing(NOISE * CLIP)
     for noise, clean in (("gaussian", False), ("discrete", True)):
         for world in (one, other):
             passage = SendPassage(
@@ -215,14 +215,14 @@ def test_the_sums_beside_it_lie_on_grids_too() -> None:
     door = door_of("secagg", "discrete", norms=0.9, quantile=Quantile(0.5, 0.2, 3.0))
     passage = SendPassage(door, ALL, CLIP, torch.zeros(DIMENSION))
     passage.send(UPDATES.float(), np.arange(CLIENTS))
-    grid = lattice.spacing(0.9 * CLIP**2)
+    grid = noise_grid.spacing(0.9 * CLIP**2)
     assert float(passage.squares) / grid == round(float(passage.squares) / grid)
     assert 0 <= float(passage.squares) <= CLIENTS * CLIP**2 * (1 + 1e-6)
     drawn = passage.noise.on_squares(CLIENTS, DIMENSION)
     assert drawn != 0
     assert drawn / grid == round(drawn / grid)
     bits = passage.noise.on_bits(3.0)
-    assert bits / lattice.spacing(3.0) == round(bits / lattice.spacing(3.0))
+    assert bits / noise_grid.spacing(3.0) == round(bits / noise_grid.spacing(3.0))
 
 
 # runs

@@ -1,9 +1,10 @@
 """The noise that makes a release private. Each client draws from its own stream, so no two clients,
 rounds or seeds share noise.
 
-Noise is drawn in the format of what it is added to (`dtype`): a float64 sum less the right update
-would else be a float32 number, and no other candidate's would. What a format's last bits still tell
-is `lattice.py`'s matter.
+Noise is drawn in the format (`dtype`) of what it is added to. If a float32 number were added to a
+float64 sum, then the sum less the right update would be a float32 number, and the sum less any
+other candidate would not. What the last bits of a format still reveal is the subject of the other
+file on noise, `noise_grid.py`.
 
 Simulation noise: Philox is statistically sound but not cryptographic; a deployment needs a secure
 generator.
@@ -19,17 +20,17 @@ import numpy as np
 
 from dpfl_bench import rng
 
-BLOCK = 2**16  # numbers of one stream that are drawn at once; which they are depends on it
+BLOCK = 2**16  # numbers of one stream that are drawn at once; other blocks give other numbers
 Format = type[np.float32] | type[np.float64]
-AT_ONCE = (
-    3 * 2**14
-)  # of several streams: each has eight times as much in the making, and a core's cache is needed for what comes next
+# numbers of several streams that are drawn at once: drawing takes eight times the memory of the
+# result, and all of it should fit in a core's cache
+AT_ONCE = 3 * 2**14
 
 
 def client_gaussian(
     seed: int, round: int, clients: Iterable[int], dimension: int, std: float, dtype: Format
 ) -> np.ndarray:
-    """N(0, std^2 I) for each client: (c, dimension)."""
+    """N(0, std^2 I) for each client of a round, from the client's own stream: (c, dimension)."""
     return normals([rng.generator(seed, "noise", round, int(i)) for i in clients], dimension, dtype) * dtype(
         std
     )
@@ -47,8 +48,8 @@ def privunit_streams(seed: int, round: int, clients: Iterable[int]) -> list[np.r
 
 
 def server_scalar(seed: int, round: int, what: str, std: float) -> float:
-    """N(0, std^2) on one number of a round's sum, e.g. its squared norms. Shares of it would add up
-    to the same.
+    """N(0, std^2) on one further number of a round's sum, e.g. the sum of squared norms. `what`
+    names its stream. It is drawn once, as clients' shares would add up to the same distribution.
     """
     return std * float(rng.generator(seed, what, round).standard_normal())
 
@@ -60,15 +61,15 @@ class RecordGaussian:
         self._streams = [rng.generator(seed, "gradient-noise", round, int(i)) for i in clients]
 
     def draw(self, dimension: int, dtype: Format) -> np.ndarray:
-        """(c, dimension): the next local step's."""
+        """The noise of the next local step: (c, dimension)."""
         return normals(self._streams, dimension, dtype)
 
 
 def normals(streams: Sequence[np.random.Generator], dimension: int, dtype: Format) -> np.ndarray:
-    """N(0, I) from each stream: (c, dimension). By Box and Muller's method, whose functions numpy
-    computes many at a time: in float32 a
+    """N(0, I) from each stream: (c, dimension).
 
-    third of the time that its own normal numbers take.
+    By Box and Muller's method, whose functions numpy computes many at a time. In float32 that takes
+    a third of the time of numpy's own normal numbers.
     """
     drawn, draw = np.empty((len(streams), dimension), dtype), _draw if dtype is np.float32 else _draw_wide
     for column in range(0, dimension, BLOCK):
@@ -80,8 +81,8 @@ def normals(streams: Sequence[np.random.Generator], dimension: int, dtype: Forma
 
 
 def _draw(streams: Sequence[np.random.Generator], out: np.ndarray) -> None:
-    """r cos a and r sin a, with r^2 / 2 exponential and a uniform. 64 bits for a radius: it ends at
-    9.4, where no delta can see it.
+    """r cos a and r sin a, with r^2 / 2 exponential and a uniform. A radius takes 64 bits, so it ends
+    at 9.4: what is missing beyond is less than any delta.
     """
     pairs, left = (out.shape[1] + 1) // 2, out.shape[1] // 2
     words = [stream.bit_generator.random_raw(pairs + (pairs + 1) // 2) for stream in streams]
@@ -100,8 +101,8 @@ def _draw(streams: Sequence[np.random.Generator], out: np.ndarray) -> None:
 
 
 def _draw_wide(streams: Sequence[np.random.Generator], out: np.ndarray) -> None:
-    """The same numbers in float64: the angles' 32 bits are followed by 32 more, so that a run in
-    either format has the same noise.
+    """The numbers of `_draw` in float64. The angles get 32 more bits behind the 32 of `_draw`, so a
+    run has the same noise in either format.
     """
     pairs, left = (out.shape[1] + 1) // 2, out.shape[1] // 2
     more = np.stack([_further(stream, (pairs + 1) // 2) for stream in streams])
@@ -121,11 +122,11 @@ def _draw_wide(streams: Sequence[np.random.Generator], out: np.ndarray) -> None:
 
 
 def _further(stream: np.random.Generator, count: int) -> np.ndarray:
-    """Words of the same stream 2^128 further on, which nobody else reads: a draw takes more words
-    than these, and so the next ones' begin
+    """Words of the same stream 2^128 further on, which nobody else reads.
 
-    behind them. The jump forgets where in a block of four the stream is, hence the words that are
-    left out.
+    The stream itself advances by more words than are taken here, so the next call's words begin
+    behind these. The jump forgets where in a block of four words the stream is, so that many words
+    are left out.
     """
     bits = cast(np.random.Philox, stream.bit_generator)
     place: int = bits.state["buffer_pos"]

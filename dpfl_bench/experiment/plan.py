@@ -1,0 +1,103 @@
+"""What a run would spend and what theory expects of it. No training, no data, no
+torch.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dpfl_bench.budget import theory
+from dpfl_bench.budget.budget import Budget
+from dpfl_bench.budget.guarantee import Guarantee
+from dpfl_bench.budget.schedules import drawn_schedules
+from dpfl_bench.config.settings import Settings
+from dpfl_bench.config.targets import only_ours
+from dpfl_bench.privacy import calibration
+from dpfl_bench.results.clean import clean
+
+MOMENTS = 10  # of a run, at which the plan says what is spent
+NO_CALL = (
+    "plan calls no code of your own; say in the YAML file how many parameters the model has (parameters: N),"
+    " which the noise needs"
+)
+
+
+def plan(settings: Settings, detailed: bool = True) -> dict[str, Any]:
+    """Everything that `dpfl-bench plan --json` prints; with all observers and the course of eps
+    over the rounds if `detailed`.
+    """
+    with only_ours(NO_CALL):
+        budget = Budget.of(settings, drawn_schedules(settings))
+        plan: dict[str, Any] = clean(_plan(budget, Guarantee.of(budget, every=detailed), detailed))
+    return plan
+
+
+def _plan(budget: Budget, guarantee: Guarantee, detailed: bool) -> dict[str, Any]:
+    settings, privacy = budget.settings, budget.settings.privacy
+    return {
+        "run_id": settings.run_id,
+        "algo": settings.algo["name"],
+        "dataset": settings.dataset["name"],
+        **guarantee.plan(),
+        "privunit": _privunit(budget),
+        "clip": privacy.clip,
+        "sensitivity": privacy.sensitivity,
+        "memory": guarantee.memory,
+        "releases": budget.rounds,
+        "releases_of_worst_client": budget.planned.worst if settings.private else 0,
+        "further_releases": _further(budget),
+        "rounds": budget.rounds,
+        "local_steps": settings.local_steps,
+        "total_steps": max(sum(s.steps) for s in budget.schedules),
+        "max_rounds": budget.max_rounds(),
+        "observers": guarantee.observers if detailed else None,
+        "spent": _course(budget) if detailed else None,
+        "overlapping": settings.overlapping,
+        "holders_known": settings.dealing is not None or settings.overlapping is False,
+        "implied": _implied(budget),
+        "records_per_client": settings.records_per_client,
+        "theory": theory.expected(budget),
+    }
+
+
+def _further(budget: Budget) -> list[dict[str, Any]]:
+    """The further sums that go out with every round's messages."""
+    return [
+        {
+            "name": companion.name,
+            "rounds": budget.rounds,
+            "noise_multiplier": companion.noise_multiplier(budget.noise_multiplier),
+        }
+        for companion in budget.companions
+    ]
+
+
+def _privunit(budget: Budget) -> dict[str, float] | None:
+    """Of one message: the three budgets, and the pure eps that they really amount to."""
+    privunit = budget.noise.privunit
+    names = ("eps0", "eps1", "eps2", "release_eps")
+    return None if privunit is None else {name: getattr(privunit, name) for name in names}
+
+
+def _course(budget: Budget) -> list[dict[str, float]]:
+    """The largest eps spent after each of about ten rounds."""
+    if not budget.settings.private:
+        return []
+    rounds = sorted({max(1, round(budget.rounds * k / MOMENTS)) for k in range(1, MOMENTS + 1)})
+    return [{"rounds": r, "eps": budget.first(r).eps} for r in rounds]
+
+
+def _implied(budget: Budget) -> dict[str, float] | None:
+    """The constants v (`balancing`) and q (`normalized`) that this noise means."""
+    settings = budget.settings
+    gaussian = settings.privacy.unit == "client" and settings.privacy.mechanism == "gaussian"
+    if not settings.private or not gaussian or budget.observed == 0:
+        return None
+    return calibration.implied(
+        budget.noise_multiplier,
+        settings.privacy.ratio,
+        budget.observed,
+        budget.rate,
+        settings.eps,
+        settings.delta,
+    )
