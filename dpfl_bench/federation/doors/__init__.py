@@ -5,8 +5,8 @@
 | `send.py` | the settings of the send door (client level) |
 | `send_passage.py` | clips each client's update to norm C, sums the messages, records the release |
 | `send_noise.py` | adds the noise of the send door, to single messages or to their sum |
-| `gradient.py` | record level: clips each record's gradient to norm C, adds noise to each lot's sum |
-| `quantile.py` | adaptive clipping: C of the next round |
+| `gradient.py` | record level: clips each record's gradient to norm C, adds noise to each lot's sum
+| | `quantile.py` | adaptive clipping: C of the next round |
 
 At client level gradients pass freely, and the send door bounds, noises and records what a client
 sends. At record level the gradient door bounds, noises and records each local gradient, and what a
