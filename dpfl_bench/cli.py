@@ -11,18 +11,9 @@ from contextlib import suppress
 from importlib import import_module
 from typing import Any
 
-# verb -> its file in commands/, whose `command` takes the words after the verb and returns the exit
+# each has a file in commands/, whose `command` takes the words after the verb and returns the exit
 # code
-VERBS = {
-    "run": "run",
-    "plan": "plan",
-    "replay": "replay",
-    "status": "status",
-    "collect": "collect",
-    "data": "data",
-    "list": "list",
-    "version": "version",
-}
+VERBS = ("run", "plan", "replay", "status", "collect", "data", "list", "version")
 ALIASES = {"--version": "version"}
 HELP = ("--help", "-h", "help")
 
@@ -65,7 +56,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 def _code(verb: str, words: list[str]) -> int:
     """What the verb returns; a refusal of ours as one line and 2."""
     try:
-        code: int = import_module(f"dpfl_bench.commands.{VERBS[verb]}").command(words)
+        code: int = import_module(f"dpfl_bench.commands.{verb}").command(words)
     except KeyboardInterrupt:
         code = 130
     except BrokenPipeError:

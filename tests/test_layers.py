@@ -55,6 +55,7 @@ LIGHT = [
     "config.validate",
     "config.catalogue",
     *(f"commands.{file.stem}" for file in sorted((ROOT / "commands").glob("[!_]*.py"))),
+    "experiment.plan",
     "sweep.all_jobs",
     "sweep.single",
     "sweep.status",

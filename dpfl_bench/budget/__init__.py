@@ -1,0 +1,14 @@
+"""What a run releases and what that costs: settings and schedules in, noise and eps out. No data.
+
+| file | what it is |
+|---|---|
+| budget.py | the whole, thin; the other files are its parts |
+| schedules.py | one schedule a seed |
+| foreseen.py | who will hold which record, before data load |
+| released.py | what the accountants are asked about |
+| noise.py | the noise multiplier: solved for, by formula, or as given |
+| spent.py | eps by observer and accountant, and over the rounds |
+| guarantee.py | the guarantee of a run, as one record |
+| refusals.py | what shows only when noise and releases are known |
+| theory.py | what Theorem 1 and Corollary 1 expect of the budget |
+"""

@@ -1,0 +1,8 @@
+"""How bad input is refused: in one line, before any data load.
+
+| file | what it is |
+|---|---|
+| errors.py | `ConfigError`: the one-line error of a user |
+| ranges.py | ranges of values, and the check of one value |
+| declared.py | what a function says of its parameters: types, ranges, counts |
+"""

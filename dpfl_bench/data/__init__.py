@@ -1,0 +1,19 @@
+"""Where records come from. A data set is one file here and one YAML file in conf/dataset.
+
+| file | what it is |
+|---|---|
+| records.py | the contract: what a loader returns |
+| source.py | what a loader says without loading: files, checksums, licence, how to get it |
+| breast_cancer, digits, bundled | tables that come with scikit-learn |
+| vision, image_sets, image_files, image_download | MNIST, Fashion-MNIST, CIFAR, EMNIST |
+| leaf, femnist, shakespeare, reddit | LEAF's federations |
+| libsvm.py | files in LIBSVM's format |
+| ixi.py, messidor.py | medical images |
+| synthetic.py | generated federations |
+| prepare.py | from raw records to what clients hold |
+| standardise, published, features, feature_cache, augment | its steps |
+| download.py, root.py, torchvision_import.py | files on this machine |
+| pickled.py | pickles that are read and not run |
+| contents.py, indices.py | a hash of what was read; which record went to whom |
+| listing.py, verdict.py, dealt.py | what `data list`, `data verify` and `data show` say |
+"""

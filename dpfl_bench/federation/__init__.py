@@ -1,0 +1,16 @@
+"""One round, and who holds what.
+
+| file | what it is |
+|---|---|
+| schedule.py | who takes part when, drawn before training |
+| round_player.py | one round: local work, doors, server step, memories |
+| local.py | the gradients and steps of a client |
+| doors/ | where C and the noise are applied |
+| server_step.py, state.py | the server's step; what crosses rounds |
+| crew.py, alone.py, workers.py | who computes a round: this process or worker processes |
+| clients.py | all clients' records as one store |
+| sampling.py, lot_size.py | lots: which records a step sees, and how many |
+| partition.py, shares.py, dealing.py, parts.py | how records are dealt to clients |
+| holders.py | who holds which record, for record-level accounting |
+| evaluation.py, diagnostics.py | losses and scores; what a simulation may look at |
+"""

@@ -1,0 +1,10 @@
+"""The machine under a run.
+
+| file | what it is |
+|---|---|
+| device.py | every decision about devices, number formats and threads |
+| signals.py | how a process is asked to stop |
+| imports.py | heavy imports in less time |
+| say.py | a line on stderr, above a progress line |
+| sealed.py | files that end with a checksum (checkpoints) |
+"""

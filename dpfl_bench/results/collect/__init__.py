@@ -1,0 +1,15 @@
+"""`dpfl-bench collect`: run folders in; the optimal-(E, T) table and the U-curves out.
+
+| file | what it is |
+|---|---|
+| gather.py | the whole |
+| folders.py | the run folders below a folder |
+| columns.py | which settings were swept |
+| points.py | runs that differ in seeds alone, as one point |
+| best.py | the best point of each kind |
+| mixed.py | runs of different code or data |
+| together.py | the eps of all models of a point |
+| tuning.py | the eps of "best of the sweep" |
+| caveats.py | what a table would mislead by |
+| tables.py | Markdown, LaTeX, CSV |
+"""
