@@ -23,26 +23,26 @@ def git(*arguments: str) -> str | None:
     return done.stdout.strip() if done.returncode == 0 else None
 
 
-def told() -> str | None:
+def build_record() -> str | None:
     """None where this is no checkout."""
     commit = git("rev-parse", "HEAD") if git("ls-files", "--error-unmatch", "setup.py") else None
     changed = git("status", "--porcelain", "--untracked-files=no")
     untracked = git("ls-files", "--others", "--exclude-standard", "--", "*.py", "*.yaml", "*.yml")
-    return (
-        commit
-        and f'"""Written when this was built."""\n\nCOMMIT = {commit!r}\nDIRTY = {bool(changed or untracked)}\n'
-    )
+    if not commit:
+        return None
+    doc, dirty = '"""Written when this was built."""', bool(changed or untracked)
+    return f"{doc}\n\nCOMMIT = {commit!r}\nDIRTY = {dirty}\n"
 
 
-TOLD = told()  # before anything is built, which may leave files
+RECORD = build_record()  # before anything is built, which may leave files
 
 
 def write(target: Path) -> None:
     """What an sdist tells stays, where this is no checkout."""
-    if TOLD is not None:
+    if RECORD is not None:
         target.parent.mkdir(parents=True, exist_ok=True)
         target.unlink(missing_ok=True)  # an sdist's files are links to the checkout's
-        target.write_text(TOLD)
+        target.write_text(RECORD)
 
 
 class BuildPy(build_py):

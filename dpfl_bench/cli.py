@@ -1,5 +1,5 @@
-"""The command line: `dpfl-bench VERB ...`. commands/ has a file for each verb, which imports what it
-needs when it is called: help, list and plan never load torch.
+"""The command line: `dpfl-bench VERB ...`. commands/ has a file for each verb, which imports what
+it needs when it is called: help, list and plan never load torch.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ from contextlib import suppress
 from importlib import import_module
 from typing import Any
 
-# each has a file in commands/, whose `command` takes the words after the verb and returns the exit code
+# each has a file in commands/, whose `command` takes the words after the verb and returns the exit
+# code
 VERBS = ("run", "plan", "replay", "status", "collect", "data", "list", "version")
 ALIASES = {"--version": "version"}
 HELP = ("--help", "-h", "help")

@@ -123,7 +123,9 @@ def _small_cifar(sources: list[Path], targets: list[Path]) -> None:
 
 
 def _graded(sources: list[Path], targets: list[Path]) -> None:
-    """Links to the photographs, and a table that deals grades 0 and 1 and three hospitals in turn."""
+    """Links to the photographs, and a table that deals grades 0 and 1 and three hospitals in
+    turn.
+    """
     (photographs,), (target,) = sources, targets
     target.mkdir(parents=True)
     lines = ["image,grade,hospital"]

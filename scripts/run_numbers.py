@@ -22,7 +22,8 @@ Rename = Callable[[str], str]  # a word of OLD -> the word of NEW
 class Verdict:
     """What came of a command.
 
-    word: equal, DIFFERS or FAILED. lines: why. notes: what is no failure, in words that fit any run.
+    word: equal, DIFFERS or FAILED. lines: why. notes: what is no failure, in words that fit any
+    run.
     """
 
     word: str

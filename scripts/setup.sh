@@ -1,5 +1,6 @@
-# Sourced by demo, test and .ci/run: `setup` makes .venv in the repository and installs this project into it, `setup dev` with the development
-# tools. Installs again only after pyproject.toml changed. Sets root (the repository) and venv. Works in bash 3.2 (macOS).
+# Sourced by demo, test and .ci/run: `setup` makes .venv in the repository and installs this project
+# into it, `setup dev` with the development tools. Installs again only after pyproject.toml changed.
+# Sets root (the repository) and venv. Works in bash 3.2 (macOS).
 # shellcheck shell=bash
 
 root=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." && pwd -P)

@@ -1,9 +1,9 @@
-"""What the tests of the engine share: composed settings, the player that `run` would build of them,
-and every algorithm there is.
-"""
+"""Fixtures, and which tests are slow. What is no fixture lies in helpers/."""
 
 from __future__ import annotations
 
+import os
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,8 +20,8 @@ torch.set_num_threads(1)  # the tests' tensors are too small to share out
 @pytest.fixture(params=ALGORITHMS, ids=lambda algo: algo.id)
 def algo(request: pytest.FixtureRequest) -> Algo:
     """Every algorithm, one after the other."""
-    found: Algo = request.param
-    return found
+    algorithm: Algo = request.param
+    return algorithm
 
 
 @pytest.fixture
@@ -39,16 +39,22 @@ def multiplies(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) 
     return name
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Forks]:
-    """A process to fork commands from."""
-    with forks(tmp_path_factory.mktemp("server"), tmp_path_factory.mktemp("calibrations")) as running:
-        yield running
+@pytest.fixture(scope="session")
+def calibrations(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One cache for the whole session: what one worker of pytest-xdist calibrates, the others
+    read.
+    """
+    session = tmp_path_factory.getbasetemp()
+    folder = (session.parent if "PYTEST_XDIST_WORKER" in os.environ else session) / "calibrations"
+    folder.mkdir(exist_ok=True)
+    return folder
 
 
 @pytest.fixture(scope="session")
-def calibrations(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("cache")
+def server(tmp_path_factory: pytest.TempPathFactory, calibrations: Path) -> Iterator[Forks]:
+    """A process to fork commands from."""
+    with forks(tmp_path_factory.mktemp("server"), calibrations) as running:
+        yield running
 
 
 @pytest.fixture(autouse=True)
@@ -56,3 +62,18 @@ def _elsewhere(tmp_path: Path, calibrations: Path, monkeypatch: pytest.MonkeyPat
     """Runs and calibrations of the tests stay out of the repository and of the user's cache."""
     monkeypatch.setenv("DPFL_CACHE_DIR", str(calibrations))
     monkeypatch.chdir(tmp_path)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Under `one_in(n)`, each n-th case of a test belongs to the fast part and the others are
+    slow.
+    """
+    seen: Counter[str] = Counter()
+    for item in items:
+        mark = item.get_closest_marker("one_in")
+        if mark is not None:
+            name = item.nodeid.partition("[")[0]
+            if seen[name] % mark.args[0]:
+                item.add_marker("slow")
+            seen[name] += 1

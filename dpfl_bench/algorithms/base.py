@@ -2,9 +2,9 @@
 number of clients at once.
 
 A model is one flat vector of d numbers; c clients are a tensor (c, d). An algorithm never touches a
-record. It calls `local.gradient` (the gradient door) and returns its clients' updates to the engine,
-which passes them through the send door. What passes that door, `Sent`, is all that the server may
-know.
+record. It calls `local.gradient` (the gradient door) and returns its clients' updates to the
+engine, which passes them through the send door. What passes that door, `Sent`, is all that the
+server may know.
 """
 
 from __future__ import annotations
@@ -110,8 +110,8 @@ class Algorithm(Protocol):
     def client(self, server: Any, memory: Tensor, local: Local) -> Tensor:
         """The updates that c clients offer to the send door: (c, d).
 
-        server: the server's state. memory: the clients' vectors, (c, d), zeros if the algorithm does
-        not remember.
+        server: the server's state. memory: the clients' vectors, (c, d), zeros if the algorithm
+        does not remember.
         """
         ...
 
@@ -122,7 +122,7 @@ class Algorithm(Protocol):
     def remember(self, server: Any, memory: Tensor, sent: Sent, round: Round) -> Tensor:
         """The next vectors of c clients of the cohort: (c, d) -> (c, d). Called if `remembers`.
 
-        server: the server's state at the round's beginning. memory: the clients' vectors, which must
-        not change. sent: `sent.each` holds these clients' own messages.
+        server: the server's state at the round's beginning. memory: the clients' vectors, which
+        must not change. sent: `sent.each` holds these clients' own messages.
         """
         ...

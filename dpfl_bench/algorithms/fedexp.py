@@ -9,11 +9,11 @@ how much the updates differ.
 | numerator of eq. (2), (6), (7) or (8) | sent.mean_square_norm |
 | numerator of eq. (3) | sent.naive_square_norm, with `naive` |
 
-The send door estimates the numerator. Without privacy it is the raw mean (2). Under local trust with
-Gaussian noise, d sigma^2 is subtracted (6). Where only sums are released, the sum of squared norms
-carries noise of its own, which is accounted for (7). With PrivUnit, it follows from the messages by
-Algorithm 5 (8). Under local trust the numerator follows from the messages: it costs nothing towards
-the server, but a third party then sees more than the messages' sum.
+The send door estimates the numerator. Without privacy it is the raw mean (2). Under local trust
+with Gaussian noise, d sigma^2 is subtracted (6). Where only sums are released, the sum of squared
+norms carries noise of its own, which is accounted for (7). With PrivUnit, it follows from the
+messages by Algorithm 5 (8). Under local trust the numerator follows from the messages: it costs
+nothing towards the server, but a third party then sees more than the messages' sum.
 
 `work` is the algorithm that the step is put over: FedAvg in the paper, any algorithm here. eta_g
 multiplies the step that `work` proposes.

@@ -185,8 +185,8 @@ class Budget:
         return eps
 
     def views(self) -> dict[str, float]:
-        """Observer -> eps of the whole run by the tightest valid accountant that `auto` may ask; inf
-        where the observer is trusted.
+        """Observer -> eps of the whole run by the tightest valid accountant that `auto` may ask;
+        inf where the observer is trusted.
         """
         return {observer: self._view(observer) for observer in self.observers}
 

@@ -1,4 +1,6 @@
-"""The noise of a run: its multiplier by calibration, formula or as given, and PrivUnit's budgets."""
+"""The noise of a run: its multiplier by calibration, formula or as given, and PrivUnit's
+budgets.
+"""
 
 from __future__ import annotations
 

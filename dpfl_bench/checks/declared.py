@@ -23,7 +23,9 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 @cache
 def types(function: Callable[..., Any]) -> dict[str, Any]:
-    """The types of its parameters, without ranges. A type that only type checkers import is left out."""
+    """The types of its parameters, without ranges. A type that only type checkers import is
+    left out.
+    """
     return _hints(function, extras=False)
 
 

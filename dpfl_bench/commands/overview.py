@@ -1,4 +1,6 @@
-"""`dpfl-bench --help`: every verb with an example. `dpfl-bench VERB --help` has a verb's arguments."""
+"""`dpfl-bench --help`: every verb with an example. `dpfl-bench VERB --help` has a verb's
+arguments.
+"""
 
 TEXT = """\
 dpfl-bench: experiments in differentially private federated learning

@@ -28,7 +28,9 @@ def entries(config_dir: str | None = None) -> list[dict[str, str | None]]:
 
 
 def launchers(config_dir: str | None = None) -> dict[str, str | None]:
-    """The class that each YAML file in hydra/launcher/ names; None where it takes another file's."""
+    """The class that each YAML file in hydra/launcher/ names; None where it takes another
+    file's.
+    """
     return {file.stem: _target(_lines(file)) for file in _files("hydra/launcher", config_dir)}
 
 

@@ -1,5 +1,5 @@
-"""Hydra's part: overrides in, composed configs out. Importing hydra takes a while, so only functions
-do.
+"""Hydra's part: overrides in, composed configs out. Importing hydra takes a while, so only
+functions do.
 """
 
 from __future__ import annotations

@@ -45,8 +45,8 @@ def check(settings: Settings, used: Collection[str]) -> None:
 
 
 def _declared(node: Mapping[str, Any]) -> Mapping[str, ranges.Range]:
-    """The ranges that a function of ours declares. A user's own is not imported here: its ranges are
-    checked when a run calls it.
+    """The ranges that a function of ours declares. A user's own is not imported here: its ranges
+    are checked when a run calls it.
     """
     return declared.ranges(target(node)) if ours(node) else {}
 

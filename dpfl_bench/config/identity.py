@@ -19,7 +19,8 @@ from dpfl_bench import RESULTS_VERSION
 
 GROUPS = ("algo", "dataset", "model", "partition")  # those whose options name code
 
-# Settings that stay out of a run's id, and why a change of one moves no number beyond float rounding
+# Settings that stay out of a run's id, and why a change of one moves no number beyond float
+# rounding
 UNTOLD = {
     "device": "where it runs",
     "checkpoint_every": "a run that goes on ends with the same bits",

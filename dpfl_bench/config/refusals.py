@@ -16,7 +16,9 @@ from dpfl_bench.federation import lot_size
 
 
 def check(settings: Settings) -> None:
-    """Raise ConfigError for the first combination that is undefined or that no accountant covers."""
+    """Raise ConfigError for the first combination that is undefined or that no accountant
+    covers.
+    """
     _check_backend(settings)
     _check_lots(settings)
     _check_memory(settings)

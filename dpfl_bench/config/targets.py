@@ -81,8 +81,8 @@ def warm_rounds(settings: Settings) -> int:
 
 
 def ours(node: Mapping[str, Any]) -> bool:
-    """Whether `_target_` names a function or class of this package, which may be imported to look at.
-    Those that conf/ names import no torch.
+    """Whether `_target_` names a function or class of this package, which may be imported to look
+    at. Those that conf/ names import no torch.
     """
     return str(node["_target_"]).startswith("dpfl_bench.")
 

@@ -21,12 +21,13 @@ def plain(config: Any) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Template:
-    """A composed config before any value is set. It is pickled, for that is quicker to copy than the
-    config itself.
+    """A composed config before any value is set. It is pickled, for that is quicker to copy than
+    the config itself.
     """
 
     config: bytes
-    # the same as dictionaries, resolved; None where a reference is more than the name of another key
+    # the same as dictionaries, resolved; None where a reference is more than the name of another
+    # key
     values: bytes | None
     referred: frozenset[str]  # parts of the names that other keys refer to
     reference: dict[str, Any]
@@ -66,7 +67,9 @@ def _leaves(node: Any) -> Iterator[Any]:
 
 
 def _replaced(values: dict[str, Any], override: Any, referred: frozenset[str]) -> bool:
-    """Set one value, if it is a plain one in the place of a plain one that no other key refers to."""
+    """Set one value, if it is a plain one in the place of a plain one that no other key refers
+    to.
+    """
     value, (*path, last) = override.value(), override.key_or_group.split(".")
     if (
         override.type.name != "CHANGE"

@@ -1,9 +1,9 @@
 """What a data set holds, by its bytes: two runs with one hash saw the same records.
 
-Where a loader's module has a SOURCE, the hash is of the files that the loader reads. Nothing need be
-loaded to ask, and whoever splits, draws or deals these records otherwise has the same hash. What is
-generated has no files: its code and settings say all. Without a SOURCE the hash is of the records that
-the loader gives.
+Where a loader's module has a SOURCE, the hash is of the files that the loader reads. Nothing need
+be loaded to ask, and whoever splits, draws or deals these records otherwise has the same hash. What
+is generated has no files: its code and settings say all. Without a SOURCE the hash is of the
+records that the loader gives.
 """
 
 from __future__ import annotations

@@ -137,7 +137,9 @@ def _receive(url: str, part: Path) -> None:
 
 
 def _continue(url: str, part: Path) -> None:
-    """One request for what is still missing; raises ConnectionError when the server hangs up early."""
+    """One request for what is still missing; raises ConnectionError when the server hangs up
+    early.
+    """
     import urllib.request
 
     from tqdm import tqdm

@@ -4,8 +4,8 @@ pca: `dpscaffold` D.1. Flat features or images become (n, dimensions). The direc
 training records, without noise: no eps covers them.
 scatternet: `pfl`, J=2 and L=8. Images (n, c, h, w) become (n, 81 c, h // 4, w // 4). No privacy is
 spent: the wavelets are fixed.
-resnet18: `normalized` appendix H. Colour images become (n, 512). No privacy is spent: the weights are
-those of ImageNet.
+resnet18: `normalized` appendix H. Colour images become (n, 512). No privacy is spent: the weights
+are those of ImageNet.
 
 The last two take minutes (a thousand images: ten seconds and a minute on two cores), so they are
 computed once and kept (feature_cache.py).

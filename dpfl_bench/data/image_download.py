@@ -77,7 +77,9 @@ def download_set(kind: ImageSet, source: Any, folder: Path) -> None:
 
 
 def _unpack(kind: ImageSet, source: Any, folder: Path) -> None:
-    """In a folder of our own, where torchvision may write over anything, then move what came out."""
+    """In a folder of our own, where torchvision may write over anything, then move what came
+    out.
+    """
     work = folder / f".{kind.name}.unpacked"
     shutil.rmtree(work, ignore_errors=True)  # of a process that was killed
     try:

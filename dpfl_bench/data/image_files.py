@@ -1,7 +1,7 @@
 """The files of the image sets: their checksums, and the images and labels in them.
 
-CIFAR's files are pickles, which torchvision opens as they are. Here they are read by `pickled`, which
-runs nothing that is in them.
+CIFAR's files are pickles, which torchvision opens as they are. Here they are read by `pickled`,
+which runs nothing that is in them.
 """
 
 from __future__ import annotations
@@ -144,8 +144,8 @@ def _cifar_part(kind: ImageSet, folder: Path, file: str) -> tuple[np.ndarray, np
 
 
 def _idx_part(kind: ImageSet, source: Any, folder: Path, files: Files) -> tuple[np.ndarray, np.ndarray]:
-    """Images and labels through torchvision's class, which looks neither for the other part nor for a
-    cache of older versions.
+    """Images and labels through torchvision's class, which looks neither for the other part nor for
+    a cache of older versions.
     """
     one = {"_check_exists": lambda self: True, "_check_legacy_exist": lambda self: False}
     read = type(source.__name__, (source,), one)(str(folder), train=files in kind.train, **kind.split)

@@ -35,7 +35,9 @@ _TWICE = "remove the file that is a copy or belongs to another part, or make bot
 
 @dataclass(frozen=True)
 class Kind:
-    """One of LEAF's data sets. `samples` and `users` are what LEAF publishes for the whole of it."""
+    """One of LEAF's data sets. `samples` and `users` are what LEAF publishes for the whole of
+    it.
+    """
 
     name: str  # also its folder
     steps: str  # how to get the files to {folder}

@@ -1,4 +1,6 @@
-"""Classification data in LIBSVM's text format, one record a line: label index:value index:value ..."""
+"""Classification data in LIBSVM's text format, one record a line: label index:value index:value
+...
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""What is known of a data set without loading it: which files it has, which of them are here, how to
-get them, what they should be.
+"""What is known of a data set without loading it: which files it has, which of them are here, how
+to get them, what they should be.
 
 A loader's module says so by its `SOURCE`, beside the function that a YAML file names as `_target_`.
 A user's own module may have one too. Every function of a `Source` takes the keys of the YAML file,
@@ -77,7 +77,8 @@ class Source:
     remedy: what a user does about missing files; by default it follows from `how`.
     offline: the keys with which `load` downloads nothing, or a DataError.
     generated: the records have no files and bring the law that they are drawn from.
-    leaks: what of the private data `load` takes into training outside every accountant, a line each.
+    leaks: what of the private data `load` takes into training outside every accountant, a line
+    each.
     """
 
     how: Callable[[Dataset], str] | str
@@ -95,8 +96,8 @@ class Source:
 def source_of(dataset: Dataset, own: bool = False) -> Source | None:
     """The SOURCE of the module that `_target_` names; None where it has none.
 
-    own: import a user's own module too, which runs its code. A module that cannot be imported has no
-    SOURCE; a run says why.
+    own: import a user's own module too, which runs its code. A module that cannot be imported has
+    no SOURCE; a run says why.
     """
     module = str(dataset.get("_target_")).rpartition(".")[0]
     foreign = not module.startswith(OURS)
@@ -122,7 +123,9 @@ def presence_of(dataset: Dataset, source: Source | None) -> Presence | None:
 
 
 def files_of(dataset: Dataset, source: Source) -> dict[str, Path] | None:
-    """What the loader reads, by names that do not tell where it lies; None where some is missing."""
+    """What the loader reads, by names that do not tell where it lies; None where some is
+    missing.
+    """
     if source.files is not None:
         return source.files(dataset)
     presence = source.presence(dataset)

@@ -21,7 +21,9 @@ NAN = float("nan")
 
 
 def divergence(settings: Settings, seed: int, error: train.Diverged) -> dict[str, Any]:
-    """result.json's `diverged`: where and why a run ended early, and what that tells of the data."""
+    """result.json's `diverged`: where and why a run ended early, and what that tells of the
+    data.
+    """
     tells = None
     if settings.private:
         overflow = "nothing: the model overflowed, which is post-processing of what was released"
@@ -55,7 +57,9 @@ def result(
     origin: Origin,
     guarantee: Guarantee,
 ) -> dict[str, Any]:
-    """result.json. test_error is that of the last round; best_round is information, not a choice."""
+    """result.json. test_error is that of the last round; best_round is information, not a
+    choice.
+    """
     settings = job.settings
     rows = folder.metrics.read()
     return {

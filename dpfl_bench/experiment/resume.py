@@ -26,8 +26,8 @@ class _Unusable(ValueError):
 
 
 def checkpoint(folder: RunFolder, job: Job, now: Origin) -> Checkpoint | None:
-    """The checkpoint to go on from; None: begin anew. A checkpoint that cannot be used is kept under
-    another name, and a message says so. Raises ConfigError for one of other code or data.
+    """The checkpoint to go on from; None: begin anew. A checkpoint that cannot be used is kept
+    under another name, and a message says so. Raises ConfigError for one of other code or data.
     """
     lines: list[str] = []
     usable = None

@@ -38,8 +38,8 @@ CHECKPOINT_SECONDS = 60.0
 
 
 def run(settings: Settings, overrides: Sequence[str], config_yaml: str) -> RunFolder:
-    """Train all seeds and write the folder. Refused settings leave no folder. Raises Busy if another
-    process works there, Interrupted after a signal.
+    """Train all seeds and write the folder. Refused settings leave no folder. Raises Busy if
+    another process works there, Interrupted after a signal.
     """
     folder = RunFolder.at(settings.outputs, settings.run_id)
     _refuse_others(settings, folder)
@@ -76,7 +76,9 @@ def _refuse_others(settings: Settings, folder: RunFolder) -> None:
 
 
 def _prepared(settings: Settings) -> tuple[Job, Origin]:
-    """The job and its origin: hashes of the code, read before it is loaded, and of the loaded data."""
+    """The job and its origin: hashes of the code, read before it is loaded, and of the loaded
+    data.
+    """
     modules.package()
     code = code_of(settings)
     job = prepare(settings)

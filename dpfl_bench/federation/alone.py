@@ -38,7 +38,9 @@ class Alone:
     def play_group(
         self, server: Server, memory: Tensor | None, round: PlannedRound, clients: np.ndarray, clip: float
     ) -> GroupResult:
-        """Like `RoundPlayer.play_group`; the clients' own messages are kept for `update_memories`."""
+        """Like `RoundPlayer.play_group`; the clients' own messages are kept for
+        `update_memories`.
+        """
         result, own = self.player.play_group(server, memory, round, clients, clip)
         self._own += own
         return result

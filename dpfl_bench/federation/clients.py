@@ -19,9 +19,9 @@ from dpfl_bench.problems.problem import Batch, in_dtype
 class Federation:
     """The clients' training records and the global test set. M clients, n training records.
 
-    `features` (n, *shape), `targets` (n, ...), `record_weights` (n,): of the training records, client
-    by client. `sizes` (M,): how many each client has. `test_owners`: the client of each test record,
-    or None.
+    `features` (n, *shape), `targets` (n, ...), `record_weights` (n,): of the training records,
+    client by client. `sizes` (M,): how many each client has. `test_owners`: the client of each test
+    record, or None.
     """
 
     def __init__(
@@ -32,7 +32,9 @@ class Federation:
         device: torch.device,
         dtype: torch.dtype,
     ):
-        """parts: the numbers of each client's records. lots: which records a local step looks at."""
+        """parts: the numbers of each client's records. lots: which records a local step looks
+        at.
+        """
         order = np.concatenate(parts)
         in_order = np.array_equal(order, np.arange(len(records.train_y)))
         # records in order (`prepare.arranged`) are not copied

@@ -39,5 +39,7 @@ class Crew(Protocol):
         ...
 
     def losses(self, x: Tensor, test: bool) -> Scored:
-        """Losses and scores of each training record, or of each test record, at the model x, (d,)."""
+        """Losses and scores of each training record, or of each test record, at the model x,
+        (d,).
+        """
         ...

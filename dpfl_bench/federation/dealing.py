@@ -67,7 +67,9 @@ def deals(**says: Any) -> Callable[[Function], Function]:
 
 
 def of(node: Node) -> Dealing | None:
-    """How the partition that `_target_` names deals; None for a user's own, which is not imported."""
+    """How the partition that `_target_` names deals; None for a user's own, which is not
+    imported.
+    """
     return _of(str(node.get("_target_")))
 
 

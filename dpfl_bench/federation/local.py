@@ -40,7 +40,9 @@ class LocalOracle:
         clients: np.ndarray,
         passage: GradientPassage | None = None,
     ):
-        """clients: their indices, (c,). passage: at the gradient door; None: gradients pass freely."""
+        """clients: their indices, (c,). passage: at the gradient door; None: gradients pass
+        freely.
+        """
         self.round, self.steps, self.lr = round, round.steps, round.lr
         self._passage = passage
         self._problem, self._optimiser = problem, optimiser

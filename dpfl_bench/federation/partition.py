@@ -1,8 +1,8 @@
 """How training records are dealt to clients.
 
 Every function returns one array of record indices (int64, sorted) for each client, none empty. They
-are disjoint, but for `overlap`. labels: (n,), or (n, length) where a record has several. owners: (n,)
-the natural client of each record, None where there is none.
+are disjoint, but for `overlap`. labels: (n,), or (n, length) where a record has several. owners:
+(n,) the natural client of each record, None where there is none.
 
 `@deals` says what is known before any record is there, and `Annotated` gives the range of a
 parameter. A dry run reads both, so numpy is imported where records are dealt.
@@ -83,7 +83,9 @@ def shards(
 
 
 def smallest_by_shards(records: int, clients: int, rng: np.random.Generator, shards_per_client: int) -> int:
-    """How many of so many records `shards` deals to the smallest client. Their labels do not matter."""
+    """How many of so many records `shards` deals to the smallest client. Their labels do not
+    matter.
+    """
     from dpfl_bench.federation.parts import equal_sizes
 
     hands = _hands(records, clients, rng, shards_per_client)[1]

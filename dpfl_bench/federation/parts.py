@@ -1,5 +1,5 @@
-"""The records of each client, as one array of places (int64) for each: what partitions give, and what
-is asked of them.
+"""The records of each client, as one array of places (int64) for each: what partitions give, and
+what is asked of them.
 """
 
 from __future__ import annotations

@@ -176,5 +176,7 @@ class RoundPlayer:
 
 
 def most_groups(dimension: int) -> int:
-    """How many groups' sums are kept apart at most: 256 MB of sums with `dimension` numbers each."""
+    """How many groups' sums are kept apart at most: 256 MB of sums with `dimension` numbers
+    each.
+    """
     return max(1, min(64, 2**26 // dimension))

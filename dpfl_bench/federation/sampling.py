@@ -1,4 +1,6 @@
-"""Lots: which records of a client each local step looks at, drawn from (seed, round, client) alone."""
+"""Lots: which records of a client each local step looks at, drawn from (seed, round, client)
+alone.
+"""
 
 from __future__ import annotations
 
@@ -58,8 +60,8 @@ def smallest(keys: np.ndarray, count: int) -> np.ndarray:
     """The places of the `count` smallest numbers of each row, in increasing order: (n, m) -> (n,
     count).
 
-    keys: random 64-bit numbers, overwritten. The last bits of each number become its place, and move
-    with it. That is faster than argpartition, and no two numbers tie.
+    keys: random 64-bit numbers, overwritten. The last bits of each number become its place, and
+    move with it. That is faster than argpartition, and no two numbers tie.
     """
     places = np.uint64(2 ** (keys.shape[1] - 1).bit_length() - 1)
     keys |= places

@@ -1,5 +1,5 @@
-"""Preconditions of a partition. They are checked on the YAML file's counts before any load, and again
-on the records.
+"""Preconditions of a partition. They are checked on the YAML file's counts before any load, and
+again on the records.
 """
 
 from __future__ import annotations

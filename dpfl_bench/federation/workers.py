@@ -248,7 +248,9 @@ def _pickled(message: object) -> memoryview:
 
 
 class _Pickler(pickle.Pickler):
-    """Tensors go as arrays: torch writes an archive for each, which takes a hundred times as long."""
+    """Tensors go as arrays: torch writes an archive for each, which takes a hundred times as
+    long.
+    """
 
     def reducer_override(self, part: Any) -> Any:
         return (torch.from_numpy, (part.numpy(),)) if isinstance(part, Tensor) else NotImplemented

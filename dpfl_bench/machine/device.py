@@ -173,7 +173,9 @@ def dtype(name: str) -> torch.dtype:
 
 @cache
 def wide(device: torch.device) -> torch.dtype:
-    """The widest format of the device, for sums over many records (Apple's GPUs have no float64)."""
+    """The widest format of the device, for sums over many records (Apple's GPUs have no
+    float64).
+    """
     import torch
 
     return torch.float32 if device.type == "mps" else torch.float64

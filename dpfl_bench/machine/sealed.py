@@ -41,8 +41,8 @@ class _Summed:
 
 @contextmanager
 def writing(path: Path, **footer: Any) -> Iterator[_Summed]:
-    """Write a file that ends with `footer`. A kill at any moment leaves what was there before, or the
-    whole new file.
+    """Write a file that ends with `footer`. A kill at any moment leaves what was there before, or
+    the whole new file.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_suffix(f".{os.getpid()}.part")

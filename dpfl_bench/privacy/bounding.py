@@ -31,8 +31,9 @@ class Bounded(NamedTuple):
 
 
 def scales(norms: Tensor, bound: float | Tensor) -> Tensor:
-    """min(1, C / norm), and 0 where that is negligible or the norm is not finite. norms: (c,); bound:
-    C, one for all or (c,) -> (c,). Both doors, for updates and for gradients, bound by this alone.
+    """min(1, C / norm), and 0 where that is negligible or the norm is not finite. norms: (c,);
+    bound: C, one for all or (c,) -> (c,). Both doors, for updates and for gradients, bound by this
+    alone.
     """
     factors = bound / norms.clamp(min=bound)  # 1 where norm <= C, without dividing by zero
     return factors.where(factors > NEGLIGIBLE, 0)

@@ -81,8 +81,8 @@ def normals(streams: Sequence[np.random.Generator], dimension: int, dtype: Forma
 
 
 def _draw(streams: Sequence[np.random.Generator], out: np.ndarray) -> None:
-    """r cos a and r sin a, with r^2 / 2 exponential and a uniform. A radius takes 64 bits, so it ends
-    at 9.4: what is missing beyond is less than any delta.
+    """r cos a and r sin a, with r^2 / 2 exponential and a uniform. A radius takes 64 bits, so it
+    ends at 9.4: what is missing beyond is less than any delta.
     """
     pairs, left = (out.shape[1] + 1) // 2, out.shape[1] // 2
     words = [stream.bit_generator.random_raw(pairs + (pairs + 1) // 2) for stream in streams]

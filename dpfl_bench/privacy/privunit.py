@@ -80,8 +80,8 @@ class PrivUnit:
 
     @cached_property
     def cap(self) -> float:
-        """P(<v, u> >= gamma) of a uniform direction v: by the belt or by the tail, whichever loses no
-        digits.
+        """P(<v, u> >= gamma) of a uniform direction v: by the belt or by the tail, whichever loses
+        no digits.
         """
         from scipy.special import betainc
 

@@ -46,8 +46,8 @@ class LinearProblem:
         return self._sum(y, rows, residuals if batch.rectangular else _without_padding(residuals, batch))
 
     def clipped_gradient(self, y: Tensor, batch: Batch, factors: Factors) -> tuple[Tensor, Tensor]:
-        """A record's gradient is residual (x, 1)', of norm |residual| |(x, 1)|. No record's gradient
-        is ever formed.
+        """A record's gradient is residual (x, 1)', of norm |residual| |(x, 1)|. No record's
+        gradient is ever formed.
         """
         rows = batch.features.flatten(2)
         residuals = self._residuals(self._outputs(y, rows), batch.targets)
@@ -99,8 +99,8 @@ class LinearProblem:
         return gradient.add_(y, alpha=self.l2) if self.l2 else gradient
 
     def _outputs(self, y: Tensor, rows: Tensor) -> Tensor:
-        """Each record's k outputs: (c, d), (c, b, f) -> (c, k, b). With the records last, softmax and
-        both products are fastest.
+        """Each record's k outputs: (c, d), (c, b, f) -> (c, k, b). With the records last, softmax
+        and both products are fastest.
         """
         outputs = bmm(self._weight(y), rows.transpose(1, 2))
         return outputs.add_(self._bias(y).unsqueeze(2)) if self.bias else outputs

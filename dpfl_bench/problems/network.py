@@ -39,7 +39,9 @@ class Network:
         return any(isinstance(layer, kinds) for layer in self.module.modules())
 
     def outputs(self, x: Tensor, features: Tensor) -> Tensor:
-        """What the module returns with parameters x, (d,), for n records: (n, *shape) -> (n, ...)."""
+        """What the module returns with parameters x, (d,), for n records: (n, *shape) -> (n,
+        ...).
+        """
         named = self.module.named_parameters()
         parameters = {
             name: part.view(p.shape)

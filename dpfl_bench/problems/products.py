@@ -1,4 +1,6 @@
-"""Batched products of small matrices, by torch or by numpy, whichever is faster on this processor."""
+"""Batched products of small matrices, by torch or by numpy, whichever is faster on this
+processor.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,8 @@ from dpfl_bench.machine import device
 
 
 def bmm(a: Tensor, b: Tensor, out: Tensor | None = None) -> Tensor:
-    """Products of n pairs of matrices: (n, i, j), (n, j, k) -> (n, i, k), written to `out` if given.
+    """Products of n pairs of matrices: (n, i, j), (n, j, k) -> (n, i, k), written to `out` if
+    given.
 
     One `a` can meet m of `b`: (n, i, j), (m, n, j, k) -> (m, n, i, k). numpy multiplies where it is
     faster, on some processors by 2 to 4 times.
@@ -29,7 +32,9 @@ def bmm(a: Tensor, b: Tensor, out: Tensor | None = None) -> Tensor:
 
 
 def packed(view: Tensor) -> Tensor:
-    """A copy of the view with its numbers side by side. numpy copies short runs faster than torch."""
+    """A copy of the view with its numbers side by side. numpy copies short runs faster than
+    torch.
+    """
     if view.device.type != "cpu":
         return view.contiguous()
     copy = torch.empty(view.shape, dtype=view.dtype)

@@ -31,8 +31,8 @@ def classify() -> Task:
 
 
 def next_token(unknown: int | None) -> Task:
-    """outputs (n, length, vocabulary), targets (n, length), IGNORED where padded. unknown: the token
-    of words outside of the vocabulary; it is learnt, but never scores a hit.
+    """outputs (n, length, vocabulary), targets (n, length), IGNORED where padded. unknown: the
+    token of words outside of the vocabulary; it is learnt, but never scores a hit.
     """
     return Task(
         "next_word_accuracy",

@@ -16,8 +16,8 @@ NOT_NUMBERS = {"seconds", "origin", "source", "run_id", "point_id", "results_ver
 
 
 def tell(first: RunFolder, second: RunFolder, known: dict[str, Any], anew: dict[str, Any]) -> int:
-    """Say what differs between two folders of one question: the code and the data, then the numbers.
-    1 if a number differs.
+    """Say what differs between two folders of one question: the code and the data, then the
+    numbers. 1 if a number differs.
 
     known, anew: what their result.json say.
     """

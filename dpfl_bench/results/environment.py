@@ -1,4 +1,6 @@
-"""env.json: what a number was made with. diff.patch, beside it: what a commit alone does not say."""
+"""env.json: what a number was made with. diff.patch, beside it: what a commit alone does not
+say.
+"""
 
 from __future__ import annotations
 

@@ -220,7 +220,9 @@ def _figure(width: float, height: float) -> Figure:
 
 
 def partition(table: Path, target: Path, title: str, most: int = 40) -> None:
-    """A bar for each of the first clients of a partition.csv, stacked by label where it has labels."""
+    """A bar for each of the first clients of a partition.csv, stacked by label where it has
+    labels.
+    """
     import pandas as pd
     from matplotlib.ticker import MaxNLocator
 

@@ -115,7 +115,9 @@ def _then(result: dict[str, Any]) -> dict[str, Any]:
 
 
 def _begun_by(folder: RunFolder, run_id: str) -> dict[str, Any] | None:
-    """What the newest checkpoint tells. One that is damaged, or another run's, is not gone on from."""
+    """What the newest checkpoint tells. One that is damaged, or another run's, is not gone on
+    from.
+    """
     for file in (folder.checkpoint, folder.previous):
         try:
             footer = sealed.footer(file)

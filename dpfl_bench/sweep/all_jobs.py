@@ -1,4 +1,6 @@
-"""A sweep: what is done is left alone, the rest is run, and the last lines say what became of all."""
+"""A sweep: what is done is left alone, the rest is run, and the last lines say what became of
+all.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""How long runs may take, from what finished runs of the same algorithm, data set and model took."""
+"""How long runs may take, from what finished runs of the same algorithm, data set and model
+took.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,9 @@ class Measured:
         }
 
     def seconds(self, settings: Settings) -> float | None:
-        """By the measured runs whose rounds are most alike; None where nothing alike was measured."""
+        """By the measured runs whose rounds are most alike; None where nothing alike was
+        measured.
+        """
         groups = {"algo": settings.algo, "dataset": settings.dataset, "model": settings.model}
         rates = self._rates.get(_kind({key: group["name"] for key, group in groups.items()}))
         if not rates:

@@ -64,8 +64,8 @@ def states_of(points: Iterable[Point]) -> dict[Point, RunState]:
 
 
 def clashes(planned: Planned, asker: Asker) -> list[str]:
-    """A line for each pair of jobs that have one run id and other records. Where the data lie is not
-    part of the id, so their contents are compared here.
+    """A line for each pair of jobs that have one run id and other records. Where the data lie is
+    not part of the id, so their contents are compared here.
     """
     errors = []
     for said, first, other in planned.twins:

@@ -22,8 +22,8 @@ WAITING = "waiting"
 
 
 class Progress:
-    """Counts all runs of a sweep. Those in `todo` are about to be run, so how they ended earlier does
-    not count.
+    """Counts all runs of a sweep. Those in `todo` are about to be run, so how they ended earlier
+    does not count.
     """
 
     def __init__(self, runs: Iterable[Path], todo: Iterable[Path]) -> None:

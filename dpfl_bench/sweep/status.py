@@ -1,4 +1,6 @@
-"""`dpfl-bench status`: what became of the runs of a folder, and the commands that finish the rest."""
+"""`dpfl-bench status`: what became of the runs of a folder, and the commands that finish the
+rest.
+"""
 
 from __future__ import annotations
 

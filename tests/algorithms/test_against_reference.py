@@ -16,6 +16,8 @@ from helpers.federations import settings_of
 from oracles import reference as ref
 from oracles.bridge import Twin, coins, difference, twin
 
+pytestmark = pytest.mark.one_in(10)
+
 TOLERANCE = {"float32": 1e-5, "float64": 1e-10}
 STEPS = ("local_steps=4", "lr=0.1")
 

@@ -28,6 +28,8 @@ from dpfl_bench.federation.diagnostics import Diagnostics
 from dpfl_bench.federation.round_player import RoundPlayer
 from dpfl_bench.privacy.ledger import Ledger, OverspentError
 
+pytestmark = pytest.mark.one_in(6)
+
 LOTS = {"batch_size": 4, "sampled_clients": 6}  # something to draw for the algorithms without noise too
 ROUNDING = {"float32": 1e-5, "float64": 1e-13}  # of sums in another order, after a few rounds
 
@@ -128,8 +130,8 @@ class Watched:
 
 
 def test_the_cohorts_memories_are_the_promised_ones(algo: Algo) -> None:
-    """`remember` is called for each client of a cohort, in chunks, where the algorithm remembers; the
-    others' memories stay.
+    """`remember` is called for each client of a cohort, in chunks, where the algorithm remembers;
+    the others' memories stay.
     """
     played = player_of(algo.settings(sampled_clients=6))
     watched = Watched(played.player.algorithm)

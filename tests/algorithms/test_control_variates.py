@@ -11,6 +11,8 @@ import pytest
 import torch
 from helpers.federations import TINY, Played, player_of, settings_of
 
+pytestmark = pytest.mark.one_in(6)
+
 WHERE = {
     "no-privacy": ("eps=inf",),
     "local": ("privacy=local",),

@@ -66,6 +66,7 @@ def fedavg_fixed_point(A: np.ndarray, b: np.ndarray, lr: float, steps: int) -> n
     return np.linalg.solve(eye - P.mean(axis=0), q.mean(axis=0))
 
 
+@pytest.mark.slow
 def test_scaffnew_reaches_the_optimum_where_fedavg_provably_stays_away() -> None:
     records, parts = least_squares()
     A, b = normal_equations(records, parts)
@@ -134,7 +135,9 @@ def test_distance_suboptimality_and_psi_agree_with_an_independent_optimum() -> N
 
 
 def trajectory(played: Played) -> tuple[np.ndarray, np.ndarray]:
-    """psi and its bound after each round; no update was clipped, and the theorem's conditions hold."""
+    """psi and its bound after each round; no update was clipped, and the theorem's conditions
+    hold.
+    """
     job, schedule = played.job, played.schedule
     assert measure.theorem_gap(job) is None
     psi0 = measure.psi(job, played.start, schedule, 0)
@@ -198,6 +201,7 @@ def excess(psi: np.ndarray, bound: np.ndarray) -> float:
     return float(means.mean() / (means.std(ddof=1) / np.sqrt(SEEDS)))
 
 
+@pytest.mark.slow
 def test_psi_stays_below_its_bound_in_expectation_with_noise() -> None:
     settings = replace(settings_of(*NOISY), local_steps=1, rounds=ROUNDS, total_steps=ROUNDS)
     psi, bound = noisy(settings)
@@ -206,6 +210,7 @@ def test_psi_stays_below_its_bound_in_expectation_with_noise() -> None:
     assert excess(*noisy(settings, 1.1)) > 5
 
 
+@pytest.mark.slow
 def test_psi_stays_below_its_bound_in_expectation_over_coins() -> None:
     """A fixed number of heads is a stopping time: (psi - noise's part) / rho^t is a supermartingale
     up to it.

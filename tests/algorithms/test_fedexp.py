@@ -70,6 +70,7 @@ def errors_off(values: np.ndarray, mean: float) -> float:
     return abs(values.mean() - mean) / (values.std(ddof=1) / math.sqrt(len(values)))
 
 
+@pytest.mark.slow
 def test_local_gaussian_is_debiased_by_d_sigma_squared() -> None:
     door, _ = door_of("privacy=local")
     private, naive = estimates(door)
@@ -100,6 +101,7 @@ def test_without_single_messages_the_sum_has_the_noise_that_is_accounted_for(
     assert (naive == 0).all()  # nobody sees single messages
 
 
+@pytest.mark.slow
 def test_privunit_never_overestimates_on_average() -> None:
     door, _ = door_of(
         "privacy=local",

@@ -121,6 +121,7 @@ def conformance(folder: Path, chosen: str) -> tuple[int, set[str], set[str]]:
     return done.returncode, passed, failed
 
 
+@pytest.mark.slow
 def test_the_suite_picks_it_up_and_sees_broken_ones(folder: Path) -> None:
     add_broken(folder)
     watched = " or ".join(BROKEN)

@@ -136,6 +136,7 @@ def test_each_client_tests_on_its_own_records(way: str) -> None:
         assert len(set(trained)) == 10
 
 
+@pytest.mark.slow
 def test_client_test_metric_is_reported(tmp_path: Path) -> None:
     told = {}
     for split in ("global", "client"):

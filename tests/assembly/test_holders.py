@@ -19,18 +19,12 @@ from dpfl_bench.federation.holders import Holders
 from dpfl_bench.privacy.accounting import epsilon
 from dpfl_bench.privacy.released.composition import Composition
 
-HALVES = (
-    "algo=dp_fedavg",
-    "dataset=digits",
-    "clients=10",
-    "privacy=record",
-    "privacy.neighbours=add_remove_one",
-    "sample_rate=0.1",
-    "rounds=10",
-    "local_steps=5",
-    "privacy.calibration=fixed",
-    "privacy.noise_multiplier=1.751",
-)
+pytestmark = pytest.mark.one_in(4)
+
+HALVES = ("algo=dp_fedavg", "dataset=digits", "clients=10", "privacy=record",
+          "privacy.neighbours=add_remove_one", "sample_rate=0.1",
+          "rounds=10", "local_steps=5", "privacy.calibration=fixed",
+          "privacy.noise_multiplier=1.751")  # fmt: skip
 OWN = """
 import numpy as np
 
@@ -68,6 +62,7 @@ def run(*overrides: str) -> dict[str, Any]:
     return told
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "way",
     ["ours", "renamed on the command line", "renamed in a YAML file", "called by a function of one's own"],
@@ -76,10 +71,8 @@ def test_half_of_all_records_each_by_whatever_name(way: str, own: Any) -> None:
     """Ten clients draw half of the digits each, and some record sits in all ten: eps 6.677. Told
     apart by its name it was 1.999.
     """
-    inside = (
-        "from dpfl_bench.federation.partition import overlap_of;"
-        " parts = overlap_of(len(labels), clients, rng, 50)"
-    )
+    inside = "from dpfl_bench.federation.partition import overlap_of; "
+    inside += "parts = overlap_of(len(labels), clients, rng, 50)"
     chosen = {
         "ours": ["partition=overlap", "partition.percent=50"],
         "renamed on the command line": ["partition=overlap", "partition.percent=50", "partition.name=mine"],
@@ -97,6 +90,7 @@ def test_half_of_all_records_each_by_whatever_name(way: str, own: Any) -> None:
     )  # what it is where nobody shares a record
 
 
+@pytest.mark.slow
 def test_the_plan_says_what_it_cannot_know(own: Any) -> None:
     planned = [*HALVES, *own("nobody_knows")]
     said = call("plan", *planned).out
@@ -114,6 +108,7 @@ def test_the_plan_says_what_it_cannot_know(own: Any) -> None:
     assert call("plan", "--json", *HALVES, *renamed).json["overlapping"] is True
 
 
+@pytest.mark.slow
 def test_an_own_partition_s_smallest_client_is_not_guessed(own: Any) -> None:
     """Equal shares of 1438 digits are 143 records; this partition leaves one client 20, whose lots
     of 14 amplify far less.
@@ -167,6 +162,7 @@ def test_what_no_partition_may_deal(own: Any, name: str, body: str, words: str) 
             raise AssertionError(said.err)
 
 
+@pytest.mark.slow
 def test_a_declaration_is_checked(own: Any) -> None:
     shared = "parts[0] = np.append(parts[0], parts[1][0])"
     said = call("run", *HALVES, *own("liar", shared, deals="disjoint"), *QUICK)
@@ -181,6 +177,7 @@ def test_a_declaration_is_checked(own: Any) -> None:
     assert "partition.deals=sometimes: expected disjoint or overlapping" in said.err
 
 
+@pytest.mark.slow
 def test_at_client_level_shared_records_are_told(own: Any) -> None:
     told = run(
         "algo=dp_fedavg",

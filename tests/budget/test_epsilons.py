@@ -19,6 +19,8 @@ from dpfl_bench.privacy.accounting import epsilon
 from dpfl_bench.privacy.divergences.gaussian import eps_of_gaussian
 from dpfl_bench.privacy.released.composition import Composition
 
+pytestmark = pytest.mark.one_in(4)
+
 
 def planned(*overrides: str) -> Any:
     return call("plan", "--json", *overrides).json
@@ -26,20 +28,14 @@ def planned(*overrides: str) -> Any:
 
 # `dpscaffold`, through the command
 
-SCAFFOLD = (
-    "algo=dp_scaffold",
-    "privacy=record",
-    "dataset=synthetic_logistic",
-    "dataset.clients=100",
-    "clients=100",
-    "delta=2.5e-6",
-    "privacy.calibration=fixed",
-    "privacy.observer=third_party",
-)
+SCAFFOLD = ("algo=dp_scaffold", "privacy=record", "dataset=synthetic_logistic", "dataset.clients=100",
+            "clients=100", "delta=2.5e-6",
+            "privacy.calibration=fixed", "privacy.observer=third_party")  # fmt: skip
 POISSON = ("privacy.neighbours=add_remove_one", "sample_rate=0.2")
 FIXED = ("batch_size=800", "records=4000")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("lots", "eps"), [(POISSON, 0.8553), (FIXED, 0.8599)], ids=["poisson", "fixed"])
 def test_the_participation_accountant_is_the_default_at_record_level(
     lots: tuple[str, ...], eps: float
@@ -62,16 +58,9 @@ def test_the_participation_accountant_is_the_default_at_record_level(
 
 @pytest.mark.parametrize(("sigma", "K", "T"), [(10, 10, 428), (20, 5, 502), (160, 40, 87)])
 def test_the_papers_own_accountant_gives_its_table_and_says_what_is_valid(sigma: int, K: int, T: int) -> None:
-    made = planned(
-        *SCAFFOLD,
-        *FIXED,
-        f"privacy.noise_multiplier={sigma}",
-        "sampled_clients=5",
-        f"local_steps={K}",
-        f"rounds={T}",
-        "eps=3",
-        "privacy.accountant=paper",
-    )
+    made = planned(*SCAFFOLD, *FIXED, f"privacy.noise_multiplier={sigma}", "sampled_clients=5",
+                   f"local_steps={K}", f"rounds={T}", "eps=3",
+                   "privacy.accountant=paper")  # fmt: skip
     assert made["max_rounds"] == T
     assert made["accountant"] == "paper"
     assert 2.9 < made["eps"] <= 3
@@ -96,6 +85,7 @@ def test_calibrated_to_three_it_needs_half_the_noise() -> None:
 # `pfl`, overlapping clients
 
 
+@pytest.mark.slow
 def test_pfl_noise_and_epochs() -> None:
     made = planned("algo=pfl", "dataset=mnist", "clients=10", "local_epochs=4", "total_epochs=20", "eps=2.93")
     assert (made["local_steps"], made["rounds"], made["releases_of_worst_client"]) == (4 * 94, 5, 20 * 94)
@@ -143,21 +133,12 @@ def test_a_record_is_counted_over_all_clients_that_hold_it(clients: int) -> None
     assert alone.planned.worst == 2 * 94
 
 
+@pytest.mark.slow
 def test_a_run_on_overlapping_clients_spends_what_the_plan_foresaw() -> None:
-    overrides = (
-        "algo=dp_fedavg",
-        "privacy=record",
-        "privacy.neighbours=add_remove_one",
-        "sample_rate=0.2",
-        "partition=overlap",
-        "partition.percent=20",
-        "clients=8",
-        "sampled_clients=5",
-        "rounds=6",
-        "local_steps=2",
-        "eps=2",
-        "eval_every=2",
-    )
+    overrides = ("algo=dp_fedavg", "privacy=record", "privacy.neighbours=add_remove_one", "sample_rate=0.2",
+                 "partition=overlap",
+                 "partition.percent=20", "clients=8",
+                 "sampled_clients=5", "rounds=6", "local_steps=2", "eps=2", "eval_every=2")  # fmt: skip
     foreseen = planned(*overrides)
     folder = call("run", *overrides, *QUICK).folder
     told = read(folder, "privacy.json")
@@ -172,6 +153,7 @@ def test_a_run_on_overlapping_clients_spends_what_the_plan_foresaw() -> None:
 # fixed lots and unequal clients: the smallest client's rate
 
 
+@pytest.mark.slow
 def test_the_smallest_client_sets_the_sampling_rate() -> None:
     overrides = (
         "algo=dp_fedavg",
@@ -195,6 +177,7 @@ def test_the_smallest_client_sets_the_sampling_rate() -> None:
     assert whole.planned.worst == 8
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "overrides",
     [
@@ -207,15 +190,9 @@ def test_the_smallest_client_sets_the_sampling_rate() -> None:
 )
 def test_the_plan_never_promises_less_eps_than_the_run_has(overrides: tuple[str, ...]) -> None:
     """It has to guess the smallest client before any data are dealt."""
-    shared = (
-        "algo=dp_fedavg",
-        "privacy=record",
-        "rounds=3",
-        "local_steps=2",
-        "privacy.calibration=fixed",
-        "privacy.noise_multiplier=1",
-        *overrides,
-    )
+    shared = ("algo=dp_fedavg", "privacy=record", "rounds=3", "local_steps=2", "privacy.calibration=fixed",
+              "privacy.noise_multiplier=1",
+              *overrides)  # fmt: skip
     made = planned(*shared)
     assert made["eps"] >= read(call("run", *shared, *QUICK).folder, "privacy.json")["eps"] > 0
 
@@ -231,19 +208,13 @@ def test_natural_clients_have_to_be_told() -> None:
 # budget stop
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("algo", ["dp_fedavg", "dp_scaffnew"])
 @pytest.mark.parametrize("repeats", [1, 2])
 def test_a_run_ends_before_the_release_that_would_exceed_the_budget(algo: str, repeats: int) -> None:
-    shared = (
-        f"algo={algo}",
-        "privacy.calibration=fixed",
-        "privacy.noise_multiplier=3",
-        "rounds=40",
-        "local_steps=1",
-        "eval_every=1",
-        f"repeats={repeats}",
-        *QUICK,
-    )
+    shared = (f"algo={algo}", "privacy.calibration=fixed", "privacy.noise_multiplier=3", "rounds=40",
+              "local_steps=1", "eval_every=1",
+              f"repeats={repeats}", *QUICK)  # fmt: skip
     free, stopped = call("run", *shared).folder, call("run", *shared, "stop_at_eps=2").folder
     everything, rows = metrics(free), metrics(stopped)
     last = int(rows["round"].max())
@@ -264,38 +235,24 @@ def test_a_budget_that_is_not_reached_stops_nothing() -> None:
     assert made["eps"] < 1
 
 
+@pytest.mark.slow
 def test_it_stops_sampled_runs_too() -> None:
-    made = planned(
-        "algo=dp_fedavg",
-        "privacy=central",
-        "sampled_clients=9",
-        "repeats=3",
-        "privacy.calibration=fixed",
-        "rounds=60",
-        "privacy.noise_multiplier=1",
-        "local_steps=1",
-        "stop_at_eps=2",
-    )
+    made = planned("algo=dp_fedavg", "privacy=central", "sampled_clients=9", "repeats=3",
+                   "privacy.calibration=fixed", "rounds=60",
+                   "privacy.noise_multiplier=1", "local_steps=1", "stop_at_eps=2")  # fmt: skip
     assert made["eps"] <= 2
     assert 1 < made["rounds"] < 60
 
 
+@pytest.mark.slow
 def test_where_a_run_stops_does_not_tell_how_the_cohorts_fell() -> None:
     """A reviewer's case: chosen by the drawn cohorts, the number of rounds was 10, 11 or 12, and
     delta 1.13 times what was said.
     """
-    shared = (
-        "algo=dp_fedavg",
-        "privacy=record",
-        "privacy.observer=third_party",
-        "clients=2",
-        "sampled_clients=1",
-        "rounds=40",
-        "local_steps=1",
-        "privacy.calibration=fixed",
-        "privacy.noise_multiplier=5.0011",
-        "stop_at_eps=2",
-    )
+    shared = ("algo=dp_fedavg", "privacy=record", "privacy.observer=third_party", "clients=2",
+              "sampled_clients=1", "rounds=40",
+              "local_steps=1", "privacy.calibration=fixed", "privacy.noise_multiplier=5.0011",
+              "stop_at_eps=2")  # fmt: skip
     budgets = [
         Budget.of(s, drawn_schedules(s), Holders(200))
         for s in (settings_of(*shared, f"seed={seed}") for seed in range(12))
@@ -306,16 +263,9 @@ def test_where_a_run_stops_does_not_tell_how_the_cohorts_fell() -> None:
 
 
 def test_a_stop_within_the_warm_start_is_refused() -> None:
-    said = call(
-        "plan",
-        "algo=dp_scaffold_warm",
-        "algo.warm_rounds=4",
-        "privacy.calibration=fixed",
-        "privacy.noise_multiplier=3",
-        "rounds=20",
-        "local_steps=1",
-        "stop_at_eps=2",
-    )
+    said = call("plan", "algo=dp_scaffold_warm", "algo.warm_rounds=4", "privacy.calibration=fixed",
+                "privacy.noise_multiplier=3",
+                "rounds=20", "local_steps=1", "stop_at_eps=2")  # fmt: skip
     assert said.code == 2
     assert "warm start" in said.err
 
@@ -346,6 +296,7 @@ def test_against_colluders_the_noise_grows() -> None:
 # all observers and accountants
 
 
+@pytest.mark.slow
 def test_views_side_by_side() -> None:
     text = call(
         "plan", "--views", "algo=dp_fedavg", "privacy=local", "sampled_clients=9", "client_sampling=fixed"
@@ -382,6 +333,7 @@ def test_privunit_is_calibrated_over_all_rounds() -> None:
     assert told["eps"] == metrics(folder)["eps"].max() == made["eps"]
 
 
+@pytest.mark.slow
 def test_fedexp_table_1_through_the_command() -> None:
     shared = ("algo=dp_fedexp", "dataset=synthetic_linear", "privacy.calibration=fixed", "local_steps=20")
     unit = planned(

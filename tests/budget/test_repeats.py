@@ -88,7 +88,9 @@ def test_the_server_s_worst_client_is_that_of_all_repeats() -> None:
 
 
 def test_a_run_that_diverges_tells_what_its_rounds_spent() -> None:
-    """Server momentum overflows after some rounds; later rounds and later seeds released nothing."""
+    """Server momentum overflows after some rounds; later rounds and later seeds released
+    nothing.
+    """
     steps = ("server_lr=2e38", "server_momentum=.99")
     said = call(
         "run",
@@ -129,6 +131,7 @@ def entries(folder: Path) -> list[Path]:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("factor", [1 / 20, 20.0, 0.999])
 def test_a_forged_noise_is_not_used(factor: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An entry with a twentieth of the noise made `eps=2` train at eps 1006, with exit code 0."""
@@ -169,16 +172,9 @@ def test_a_rotten_entry_is_asked_again(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_colluders_are_refused_by_the_setting_s_name() -> None:
-    said = call(
-        "plan",
-        "algo=dp_fedavg",
-        "clients=20",
-        "sampled_clients=4",
-        "client_sampling=poisson",
-        "rounds=30",
-        "local_steps=1",
-        "privacy.colluding=3",
-    )
+    said = call("plan", "algo=dp_fedavg", "clients=20", "sampled_clients=4", "client_sampling=poisson",
+                "rounds=30", "local_steps=1",
+                "privacy.colluding=3")  # fmt: skip
     assert said.code == 2
     assert "dpfl-bench: privacy.colluding=3: expected 0 to " in said.err
     assert "lower it, take larger cohorts, or use privacy=local" in said.err

@@ -26,6 +26,9 @@ from omegaconf import OmegaConf
 from dpfl_bench.assembly.data import load_data
 from dpfl_bench.data import dealt, download, verdict
 
+pytestmark = pytest.mark.one_in(3)
+
+
 CONTENT = "".join(f"{1 + i % 2} {1 + i % 5}:1 {6 + i % 3}:0.5\n" for i in range(60)).encode()
 SHA256 = hashlib.sha256(CONTENT).hexdigest()
 SHIPPED = {file.stem for file in (CONF / "dataset").glob("[!_]*.yaml")}
@@ -98,6 +101,7 @@ def test_list_of_an_empty_folder(root: Path) -> None:
     assert all(f"\n{name} " in said.out for name in listed)
 
 
+@pytest.mark.slow
 def test_list_tells_partly_from_ready(root: Path) -> None:
     def state(name: str) -> tuple[str, list[str]]:
         found = next(entry for entry in call("data", "list", "--json").json if entry["name"] == name)
@@ -134,7 +138,8 @@ def test_list_with_a_folder_of_ones_own(root: Path, tmp_path: Path) -> None:
     found = {entry["name"]: entry for entry in call("data", "list", "--json", "-cd", str(folder.parent)).json}
     assert set(found) == {*SHIPPED, "toadstools", "foreign"}
     assert found["toadstools"] | {"state": 0} == found["toadstools"] | {
-        "state": 0, "folder": str(root / "libsvm"), "get": "data fetch", "licence": "not known", "records": 6499,
+        "state": 0, "folder": str(root / "libsvm"), "get": "data fetch", "licence": "not known",
+        "records": 6499,
     }  # fmt: skip
     assert (found["foreign"]["state"], found["foreign"]["records"]) == ("unknown", None)
     (folder / "bad.yaml").write_text("a: [")
@@ -168,7 +173,9 @@ def test_nothing_heavy_is_loaded(arguments: list[str]) -> None:
 
 @pytest.mark.parametrize("name", ["femnist", "shakespeare", "reddit"])
 def test_a_set_with_fewer_bytes_than_its_samples_take_is_partly_there(root: Path, name: str) -> None:
-    """The smallest size of the whole set follows from what LEAF publishes: samples times numbers."""
+    """The smallest size of the whole set follows from what LEAF publishes: samples times
+    numbers.
+    """
     folder = root / name / "data"
     for part in ("train", "test"):
         (folder / part).mkdir(parents=True)
@@ -380,6 +387,7 @@ def test_verify_never_downloads(root: Path, url: str) -> None:
     assert not root.exists()
 
 
+@pytest.mark.slow
 def test_verify_of_libsvm_files(root: Path) -> None:
     file = root / "libsvm" / "mushrooms"
     file.parent.mkdir(parents=True)
@@ -429,6 +437,7 @@ def test_verify_of_whole_real_data(name: str, files: str) -> None:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "folder", "found"),
     [
@@ -451,6 +460,7 @@ def test_verify_of_real_subsets(name: str, folder: str, found: str) -> None:
 # show
 
 
+@pytest.mark.slow
 def test_show_is_what_a_run_would_deal(tmp_path: Path) -> None:
     overrides = ("dataset=digits", "partition=dirichlet", "clients=50")
     shown = call("data", "show", *overrides, "--json").json
@@ -540,10 +550,15 @@ def test_errors_are_one_line(arguments: list[str], said: str) -> None:
     assert said in one_line(found.err)
 
 
+@pytest.mark.slow
 def test_json_alone_goes_to_stdout() -> None:
     """In a process of its own, where libraries print too."""
     done = subprocess.run(
-        [sys.executable, "-c", "from dpfl_bench.cli import main; main(['data', 'verify', 'digits', '--json'])"],
+        [
+            sys.executable,
+            "-c",
+            "from dpfl_bench.cli import main; main(['data', 'verify', 'digits', '--json'])",
+        ],
         capture_output=True, text=True, timeout=120, check=True,
     )  # fmt: skip
     assert json.loads(done.stdout)["whole"] is True

@@ -9,6 +9,9 @@ import math
 import pytest
 from helpers.command import QUICK, call, metrics, read
 
+pytestmark = pytest.mark.one_in(6)
+
+
 GRID = """
 eps=2 local_steps=1 privacy=secagg privacy.neighbours=replace_one
 eps=.5 local_steps=10 privacy=secagg privacy.neighbours=add_remove_one
@@ -17,7 +20,8 @@ eps=1 local_steps=2 privacy=local privacy.neighbours=add_remove_one sampled_clie
 eps=2 local_steps=2 privacy=secagg sampled_clients=9 repeats=3
 eps=2 local_steps=5 privacy=central algo=dp_fedavg privacy.neighbours=add_remove_one
 eps=2 local_steps=2 privacy=central algo=dp_fedavg sampled_clients=9 repeats=2
-eps=1 local_steps=2 privacy=central algo=dp_fedavg client_sampling=poisson sampled_clients=18 privacy.neighbours=add_remove_one
+eps=1 local_steps=2 privacy=central algo=dp_fedavg client_sampling=poisson sampled_clients=18 \
+privacy.neighbours=add_remove_one
 eps=4 local_steps=2 privacy=secagg algo=dp_fedavg privacy.observer=third_party sampled_clients=30
 eps=2 local_steps=2 privacy=local algo=dp_normfedavg client_sampling=poisson sampled_clients=30
 eps=2 local_steps=4 algo.coins=true repeats=3
@@ -28,6 +32,7 @@ eps=.01 local_steps=20
 """.strip().splitlines()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("overrides", GRID)
 def test_exact_calibration_meets_the_target(overrides: str) -> None:
     given = [*overrides.split(), "total_steps=40", "eval_every=1", *QUICK]

@@ -10,6 +10,9 @@ from typing import Any
 import pytest
 from helpers.command import call
 
+pytestmark = pytest.mark.one_in(3)
+
+
 KEYS = {
     *(
         "noise_multiplier",
@@ -143,6 +146,7 @@ def test_q_of_normalized(eps: float, delta: float, expected: float) -> None:
     assert planned(*given)["implied"]["q"] == pytest.approx(4 * expected, abs=3e-4)
 
 
+@pytest.mark.slow
 def test_the_rounds_that_are_allowed_are_really_allowed() -> None:
     """Poisson cohorts under local trust: a longer run may meet a smaller cohort, which hides less
     towards a third party.
@@ -159,6 +163,7 @@ def test_the_rounds_that_are_allowed_are_really_allowed() -> None:
     assert planned(*poisson, f"rounds={most}")["eps"] <= 2 < planned(*poisson, f"rounds={most + 1}")["eps"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "prepared",
     [

@@ -23,6 +23,7 @@ def folder() -> Path:
     return call("run", *SMALL, "repeats=2", "seed=3").folder.absolute()
 
 
+@pytest.mark.slow
 def test_a_folder_that_was_moved_is_replayed_from_anywhere(folder: Path, tmp_path: Path) -> None:
     moved = tmp_path / "a b, c=d"
     folder.rename(moved)

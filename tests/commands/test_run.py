@@ -19,6 +19,9 @@ from dpfl_bench.commands import version
 from dpfl_bench.config import compose, validate
 from dpfl_bench.machine import device
 
+pytestmark = pytest.mark.one_in(2)
+
+
 COLUMNS = [
     *("seed", "round", "steps", "eps", "train_loss", "test_loss", "test_metric", "test_error"),
     *("update_norm", "clipped_fraction", "server_step"),
@@ -59,6 +62,7 @@ def first(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Said]:
     return cwd, command("run", cwd=cwd)
 
 
+@pytest.mark.slow
 def test_no_argument_is_enough(first: tuple[Path, Said]) -> None:
     cwd, said = first
     assert said.code == 0, said.err
@@ -146,6 +150,7 @@ def test_a_typo_in_a_users_yaml_is_not_ignored() -> None:
         assert not Path("outputs").exists()
 
 
+@pytest.mark.slow
 def test_a_users_own_yaml(tmp_path: Path) -> None:
     """-cd DIR adds choices, hides ours of the same name, and holds primary configs for -cn."""
     text = (
@@ -278,6 +283,7 @@ def test_without_privacy_nothing_of_it_is_asked(door: tuple[str, ...]) -> None:
     assert call("plan", "algo=fedavg", *door, "--json").json["eps"] == math.inf
 
 
+@pytest.mark.slow
 def test_what_a_run_and_its_plan_call_fully_accounted_is_the_same() -> None:
     optimum = (
         "algo=dp_fedavg dataset=quadratics dataset.dimension=5 dataset.rank=3 dataset.clients=6 clients=6"
@@ -294,6 +300,7 @@ def test_what_a_run_and_its_plan_call_fully_accounted_is_the_same() -> None:
         )
 
 
+@pytest.mark.slow
 def test_collect_keeps_the_naive_step_and_other_mechanisms_apart(tmp_path: Path) -> None:
     shared = (
         "algo=dp_fedexp",

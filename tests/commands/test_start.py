@@ -56,6 +56,7 @@ def test_nothing_heavy_is_loaded(arguments: str) -> None:
     assert "dpfl_bench" in loaded
 
 
+@pytest.mark.slow
 def test_the_check_sees_torch() -> None:
     assert "torch" in loaded_by("import dpfl_bench.experiment.run")
 

@@ -52,6 +52,7 @@ def broken(
         yield lambda: [float(line) for line in log.read_text().split()]
 
 
+@pytest.mark.slow
 def test_every_combination_runs_once() -> None:
     sweep = ("run", "-m", "algo=dp_fedavg,dp_scaffnew", "local_steps=1,5", "eps=2,inf", *SMALL)
     said = call(*sweep)
@@ -68,6 +69,7 @@ def test_every_combination_runs_once() -> None:
     ]
 
 
+@pytest.mark.slow
 def test_runs_are_shared_between_sweeps_and_within_one() -> None:
     first = call("run", "-m", "lr=1,2", *SMALL)
     both = call("run", "-m", "lr=1,1.0,1e0,2,3", *SMALL)
@@ -77,6 +79,7 @@ def test_runs_are_shared_between_sweeps_and_within_one() -> None:
     assert call("run", "lr=3", *SMALL).err.startswith("dpfl-bench: already done: ")
 
 
+@pytest.mark.slow
 def test_a_diverging_job_in_the_middle_ends_no_other() -> None:
     for _ in range(2):  # it is finished: the second time there is nothing to do
         said = call("run", "-m", "lr=1,1e30,2", *SMALL)
@@ -119,6 +122,7 @@ def test_a_crashing_job_in_the_middle_ends_no_other(
     assert "in load" in status["traceback"], "errors before the data are there are told too"
 
 
+@pytest.mark.slow
 def test_a_killed_job_in_the_middle_ends_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
     """By the system, when memory is short: no handler runs."""
     sweep = ("run", "-m", "lr=1,1.5,2", *SMALL)
@@ -135,6 +139,7 @@ def test_a_killed_job_in_the_middle_ends_no_other(monkeypatch: pytest.MonkeyPatc
     assert call(*sweep).code == 0
 
 
+@pytest.mark.slow
 def test_failed_jobs_are_tried_again_or_left(monkeypatch: pytest.MonkeyPatch) -> None:
     sweep = ("run", "-m", "lr=1,1.5,2", *SMALL)
     with broken(monkeypatch, OSError("the disk is gone")) as tried:
@@ -183,6 +188,7 @@ def test_a_config_that_changes_under_way_is_not_taken_for_the_old_one(
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "overrides", [("algo=dp_scaffnew",), ("algo=dp_fedavg", "batch_size=2", "server_momentum=.5")]
 )
@@ -194,6 +200,7 @@ def test_repeats_are_single_runs_row_for_row(overrides: tuple[str, ...]) -> None
     assert finals.nunique() == 3
 
 
+@pytest.mark.slow
 def test_the_same_command_twice_is_bit_identical() -> None:
     """In two folders and two processes."""
     given = (
@@ -211,6 +218,7 @@ def test_the_same_command_twice_is_bit_identical() -> None:
     assert one.count(b"\n") == 1 + 2 * 2
 
 
+@pytest.mark.slow
 def test_collect_a_sweep() -> None:
     call("run", "-m", "algo=dp_fedavg,dp_scaffnew", "local_steps=1,5", "eps=2,inf", *SMALL)
     collected = call("collect", "outputs/runs", "--json").json

@@ -30,6 +30,8 @@ from dpfl_bench.machine import device
 from dpfl_bench.problems.linear_problem import LinearProblem
 from dpfl_bench.problems.module import ModuleProblem
 
+pytestmark = pytest.mark.one_in(10)
+
 # overrides | the whole line, as a regular expression
 REFUSED = r"""
 dataset.test_fraction=2                | dataset.test_fraction=2: expected 0 <= test_fraction < 1
@@ -210,11 +212,14 @@ def late(made: Settings) -> str:
     return "" if found == expected else f"outputs of shape {found}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dataset", [name for name in names("dataset") if name != "libsvm"])
 def test_models_are_refused_early_where_they_would_be_late(
     dataset: str, models: list[dict[str, Any]]
 ) -> None:
-    """Every data set with every model: what passes can be trained, and what does not could not be."""
+    """Every data set with every model: what passes can be trained, and what does not could not
+    be.
+    """
     passed = set()
     for model in models:
         made = dataclasses.replace(settings_of(f"dataset={dataset}"), model=model)
@@ -357,6 +362,7 @@ def test_files_are_fetched_and_shown_whatever_the_default_model_is(own: str) -> 
 # --- what it costs ---
 
 
+@pytest.mark.slow
 def test_no_torch() -> None:
     code = (
         "from dpfl_bench.config.validate import settings; from dpfl_bench.config.compose import composed;"
@@ -410,6 +416,7 @@ def test_a_sweep_says_once_what_is_missing(
         assert re.fullmatch(f"dpfl-bench: dataset={expected}", line), line
 
 
+@pytest.mark.slow
 def test_looking_for_files_loads_no_torch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DPFL_DATA_DIR", str(tmp_path / "none"))
     loaded = loaded_by(

@@ -12,11 +12,12 @@ from model_rounds import CASES
 
 from dpfl_bench import rng
 from dpfl_bench.assembly.model import build_problem
-from dpfl_bench.experiment import plan
 from dpfl_bench.config import compose
 from dpfl_bench.config.call import call
-from dpfl_bench.experiment import run
+from dpfl_bench.experiment import plan, run
 from dpfl_bench.experiment.player import build_player
+
+pytestmark = pytest.mark.one_in(8)
 
 FILES = sorted(
     file.relative_to(CONF) for group in compose.GROUPS for file in (CONF / group).glob("[!_]*.yaml")

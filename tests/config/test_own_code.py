@@ -1,4 +1,6 @@
-"""What looks at a YAML file of somebody's calls nothing that it names; and names become no paths."""
+"""What looks at a YAML file of somebody's calls nothing that it names; and names become no
+paths.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +11,8 @@ from helpers.command import QUICK, call, read
 from helpers.federations import CONF, settings_of
 
 from dpfl_bench.checks.errors import ConfigError
+
+pytestmark = pytest.mark.one_in(10)
 
 # a module whose functions tell that they were called
 MINE = """
@@ -154,6 +158,7 @@ NEEDS_PARAMETERS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("overrides", NEEDS_PARAMETERS)
 def test_plan_asks_how_many_parameters_a_model_of_one_s_own_has(
     overrides: tuple[str, ...], tmp_path: Path, log: Path

@@ -12,6 +12,8 @@ from helpers.refusals import check, table
 
 from dpfl_bench.experiment import job
 
+pytestmark = pytest.mark.one_in(6)
+
 # overrides | what the line has to name | a word of the remedy
 REFUSED = """
 foo=1                                     | foo                | --cfg job

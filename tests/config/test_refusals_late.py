@@ -12,6 +12,9 @@ from helpers.refusals import check, table
 
 from dpfl_bench.experiment import job
 
+pytestmark = pytest.mark.one_in(4)
+
+
 # of a file whose shape and number of records no YAML file knows: 10 records of 3 numbers, 8 of them
 # for training
 TINY = "dataset=libsvm dataset.path=tiny.txt clients=2"

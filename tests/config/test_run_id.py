@@ -1,4 +1,6 @@
-"""run_id: the same question has the same id however it is put; what can change a number changes it."""
+"""run_id: the same question has the same id however it is put; what can change a number changes
+it.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +14,8 @@ from helpers.federations import CONF, settings_of
 
 from dpfl_bench.config import compose, identity
 from dpfl_bench.config.settings import Settings
+
+pytestmark = pytest.mark.one_in(5)
 
 DEFAULT = settings_of()
 

@@ -1,4 +1,6 @@
-"""What YAML files name as `_target_`: the paths of earlier versions stay, and none of ours brings torch."""
+"""What YAML files name as `_target_`: the paths of earlier versions stay, and none of ours brings
+torch.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +11,8 @@ from helpers.federations import CONF
 from helpers.imported import loaded_by
 from omegaconf import OmegaConf
 
-# every `_target_` of the algorithms, data sets, models and partitions in conf/ of version 79bf0f5. Users'
-# files may name them
+# every `_target_` of the algorithms, data sets, models and partitions in conf/ of version 79bf0f5.
+# Users' files may name them
 PUBLIC = [
     "dpfl_bench.algorithms.fedavg.FedAvg",
     "dpfl_bench.algorithms.fedexp.FedEXP",

@@ -129,6 +129,7 @@ def scattered(x: np.ndarray) -> np.ndarray:
     return prepare(records(x), **PLAIN, transform="scatternet").train_x
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("_kymatio")
 def test_scatternet_of_real_digits() -> None:
     root = real_data("MNIST/raw/train-images-idx3-ubyte", "MNIST/raw/t10k-images-idx3-ubyte")
@@ -224,6 +225,7 @@ def resnet(x: np.ndarray, file: Path) -> np.ndarray:
     return prepare(records(x), **PLAIN, transform="resnet18", weights=str(file)).train_x
 
 
+@pytest.mark.slow
 def test_resnet18_is_what_torchvision_hands_to_its_last_layer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -248,6 +250,7 @@ def test_resnet18_is_what_torchvision_hands_to_its_last_layer(
     assert np.array_equal(resnet(x, file), found)
 
 
+@pytest.mark.slow
 def test_an_image_s_resnet_features_look_at_no_other(tmp_path: Path) -> None:
     x = images(4, 3)
     other = x.copy()
@@ -262,6 +265,7 @@ def test_resnet18_leaves_the_global_generator_alone(tmp_path: Path) -> None:
     assert torch.equal(before, torch.get_rng_state())
 
 
+@pytest.mark.slow
 def test_resnet18_refuses_bad_weights(tmp_path: Path) -> None:
     x = images(2, channels=3)
     with pytest.raises(DataError, match=r"dataset\.weights=.*none\.pth: cannot read it .*No such file"):
@@ -290,6 +294,7 @@ def test_resnet18_refuses_bad_weights(tmp_path: Path) -> None:
     assert entries() == []  # nothing is kept of what failed, nor a .part
 
 
+@pytest.mark.slow
 def test_resnet18_offline(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -362,6 +367,7 @@ def test_a_second_time_is_read_from_disk_bit_by_bit(counted: Counted) -> None:
     assert prepare(records(images(6)), **PLAIN, transform="scatternet").test_x.shape == (0, 81, 2, 2)
 
 
+@pytest.mark.slow
 def test_other_images_shapes_versions_and_weights_have_their_own(
     counted: Counted, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -571,7 +571,8 @@ def test_real_shakespeare() -> None:
     assert np.bincount(made.test_owners, minlength=151).tolist() == source[1]["num_samples"]
     assert (made.owners.max() + 1, len(np.unique(made.test_owners))) == (151, 139)
     counts = np.bincount(made.train_y, minlength=81)
-    assert dict(zip(" etoa", counts[[shakespeare.LETTERS.index(c) for c in " etoa"]].tolist(), strict=True)) == {
+    assert dict(zip(" etoa", counts[[shakespeare.LETTERS.index(c) for c in " etoa"]].tolist(),
+    strict=True)) == {
         " ": 8282, "e": 4064, "t": 2787, "o": 2872, "a": 2338,
     }  # fmt: skip
     assert counts[80] == 0
@@ -606,6 +607,7 @@ def test_real_reddit() -> None:
     assert (made.train_y[:, :-1][inside] == made.train_x[:, 1:][inside]).mean() > 0.97
 
 
+@pytest.mark.slow
 def test_one_users_lists_at_a_time() -> None:
     """Against the whole file's numbers as Python's, which on the whole FEMNIST are gigabytes."""
     file = next((real("femnist") / "train").glob("*.json"))

@@ -160,8 +160,8 @@ def test_files_have_every_key(file: Path) -> None:
 
 @pytest.mark.parametrize("file", [f for f in FILES if f.stem != "libsvm"], ids=lambda file: file.stem)
 def test_files_say_what_the_loader_gives(file: Path) -> None:
-    """Where the whole set is here. Of a sample, test_vision.py, test_leaf.py and test_medical.py say what is
-    in it.
+    """Where the whole set is here. Of a sample, test_vision.py, test_leaf.py and test_medical.py
+    say what is in it.
     """
     config, function, own = loader(file)
     whole_here(config)

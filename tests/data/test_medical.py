@@ -62,6 +62,7 @@ def in_the_scanner(file: Path, order: int) -> np.ndarray:
     return ndimage.map_coordinates(values, voxels, order=order, mode="nearest").reshape(ixi.SHAPE)
 
 
+@pytest.mark.slow
 def test_real_volumes_and_masks_stay_aligned() -> None:
     root = real_data("IXI/IXI_sample")
     loaded = volumes(root)
@@ -88,6 +89,7 @@ def test_real_volumes_and_masks_stay_aligned() -> None:
         assert all(dice(np.roll(mask, 2, axis), raw) < 0.98 for axis in range(3))
 
 
+@pytest.mark.slow
 def test_real_volumes_by_their_histogram() -> None:
     root = real_data("IXI/IXI_sample")
     plain, made = volumes(root), volumes(root, normalise="histogram")
@@ -154,6 +156,7 @@ def subject(
     return folder
 
 
+@pytest.mark.slow
 def test_hospitals_present_are_numbered(tmp_path: Path) -> None:
     for name in ("IXI001-IOP-0001", "IXI002-Guys-0002", "IXI003-IOP-0003", "IXI004-IOP-0004"):
         subject(tmp_path, name)

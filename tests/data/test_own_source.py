@@ -1,4 +1,6 @@
-"""A user's own data set with files: its module has a SOURCE beside its `load`, and a YAML file names it."""
+"""A user's own data set with files: its module has a SOURCE beside its `load`, and a YAML file
+names it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Pickles give arrays, numbers and text; nothing that is in them runs, whoever has verified what."""
+"""Pickles give arrays, numbers and text; nothing that is in them runs, whoever has verified
+what.
+"""
 
 from __future__ import annotations
 
@@ -112,7 +114,9 @@ def test_a_data_set_with_a_payload_is_refused_whatever_verify_says(
 def test_a_downloaded_archive_with_a_payload_runs_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """torchvision opens the test part when it unpacks, and the names of the classes when it loads."""
+    """torchvision opens the test part when it unpacks, and the names of the classes when it
+    loads.
+    """
     folder, _ = write_images("CIFAR10", tmp_path)
     for file in ("test_batch", "batches.meta"):
         (folder / file).write_bytes(touched(tmp_path / "ran")["os.system"]())

@@ -22,6 +22,8 @@ from dpfl_bench.data import breast_cancer, synthetic
 from dpfl_bench.data.prepare import owned, prepare
 from dpfl_bench.data.records import DataError, Records, Scaling
 
+pytestmark = pytest.mark.one_in(6)
+
 PLAIN: dict[str, Any] = {"test_fraction": 0.0, "unit_norm": False, "seed": 0}
 CANCER: Any = OmegaConf.to_container(OmegaConf.load(CONF / "dataset/breast_cancer.yaml"))
 CONSTANTS = {key: CANCER[key] for key in ("centres", "scales", "limit")}
@@ -334,6 +336,7 @@ def test_a_client_s_own_split_too() -> None:
     assert np.array_equal(one.train_x[one.owners == 0], two.train_x[two.owners == 0])
 
 
+@pytest.mark.slow
 def test_labels_and_features_that_the_file_did_not_declare_are_refused(tmp_path: Path) -> None:
     """What is declared counts as public, so a record must not be able to change it."""
     file = tmp_path / "mine"
@@ -383,6 +386,7 @@ def shift(way: str, value: float) -> float:
     return float(np.linalg.norm(released[1] - released[0])) * settings.clients / std
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("value", EXTREME)
 def test_one_client_moves_the_release_by_what_is_claimed_and_no_more(value: float) -> None:
     planned = Budget.of(

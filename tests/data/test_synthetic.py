@@ -1,4 +1,6 @@
-"""The generated federations against the closed forms of their papers; 5 standard errors everywhere."""
+"""The generated federations against the closed forms of their papers; 5 standard errors
+everywhere.
+"""
 
 from __future__ import annotations
 

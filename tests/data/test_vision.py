@@ -317,6 +317,7 @@ def histogram(labels: np.ndarray, classes: int) -> list[int]:
     return [int(count) for count in np.bincount(labels, minlength=classes)]
 
 
+@pytest.mark.slow
 def test_real_whole_sets_and_their_checksums() -> None:
     root = real_data("MNIST/raw/train-images-idx3-ubyte.gz", "FashionMNIST/raw/train-images-idx3-ubyte.gz")
     for name in ("MNIST", "FashionMNIST"):
@@ -340,6 +341,7 @@ def test_real_whole_sets_and_their_checksums() -> None:
         )
 
 
+@pytest.mark.slow
 def test_real_cifar10() -> None:
     root = real_data("cifar-10-batches-py/data_batch_1", "cifar-10-batches-py/test_batch")
     got = load("CIFAR10", root, verify=False)
@@ -438,8 +440,10 @@ from dpfl_bench.data import vision
 vision.import_torchvision()
 if sys.argv[1] == "copied":
     data.arranged = lambda records, parts: (records, parts)
-settings = validate.settings(compose.composed(["dataset=cifar10", "dataset.verify=false", "partition=iid", "clients=5"], None))
-peak = lambda: int(open("/proc/self/status").read().split("VmHWM:")[1].split()[0]) / 1024  # getrusage would count the parent's
+settings = validate.settings(compose.composed(["dataset=cifar10", "dataset.verify=false", "partition=iid",
+                             "clients=5"], None))
+# getrusage would count the parent's
+peak = lambda: int(open("/proc/self/status").read().split("VmHWM:")[1].split()[0]) / 1024
 before, made = peak(), data.load_data(settings)
 sys.stdout.write(f"{len(made.federation.targets)} {len(made.federation.test_targets)} {peak() - before}")
 """

@@ -1,7 +1,9 @@
-"""Every command of README.md, CONTRIBUTING.md and docs/: what is quick runs, all others at least compose.
+"""Every command of README.md, CONTRIBUTING.md and docs/: what is quick runs, all others at least
+compose.
 
 `plan` runs, and prints the numbers that stand beside it. `run` is composed and validated by its own
-`--dry-run`, so a key that was renamed fails here. `status`, `collect` and `replay` run on the README's run.
+`--dry-run`, so a key that was renamed fails here. `status`, `collect` and `replay` run on the
+README's run.
 """
 
 from __future__ import annotations
@@ -20,6 +22,9 @@ from pathlib import Path
 import pytest
 from helpers.command import call, read
 from helpers.pages import ROOT, WITH_COMMANDS, Line, lines
+
+pytestmark = pytest.mark.one_in(6)
+
 
 STARTS = re.compile(r"(dpfl-bench|scripts/\w+|\.venv/bin/\S+|pip|export|source)( |$)")
 FLAGS = {"-m", "--dry-run", "--force", "--accept"}  # of `run`, which a dry run of one job does without
@@ -44,7 +49,9 @@ class Command:
 
     @property
     def promised(self) -> list[str]:
-        """Numbers of its comment that it prints; behind a semicolon stand those of other settings."""
+        """Numbers of its comment that it prints; behind a semicolon stand those of other
+        settings.
+        """
         comment = self.text.partition(" # ")[2]
         return re.findall(r"\b\d+\.\d{3,}\b", re.split("; [a-z_]+=", comment)[0])
 
@@ -116,7 +123,9 @@ def test_plan_prints_what_stands_beside_it(command: Command) -> None:
 
 @pytest.fixture(scope="module")
 def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A folder with CONTRIBUTING.md's own algorithm: its YAML, and its class below FedAvg's imports."""
+    """A folder with CONTRIBUTING.md's own algorithm: its YAML, and its class below FedAvg's
+    imports.
+    """
     blocks = _blocks(ROOT / "CONTRIBUTING.md")
     imports = (ROOT / "dpfl_bench" / "algorithms" / "fedavg.py").read_text().partition("@dataclass")[0]
     folder = tmp_path_factory.mktemp("own")
@@ -139,7 +148,9 @@ def _blocks(page: Path) -> dict[str, str]:
 
 
 def _dry(command: Command, own: Path) -> list[str]:
-    """The command without training. Of a range of seeds the first two: the others differ in nothing else."""
+    """The command without training. Of a range of seeds the first two: the others differ in nothing
+    else.
+    """
     if "--cfg" in command.arguments:
         return ["run", *command.arguments]
     words = [_two(word) for word in command.arguments if word not in FLAGS]

@@ -68,7 +68,9 @@ def test_every_page_is_in_the_index_and_says_what_it_answers() -> None:
 
 @pytest.mark.parametrize("name", _names(PAGES))
 def test_files_that_a_page_names_are_there(name: str) -> None:
-    """Python files: tests, scripts, public modules. No page names a module of the package that may move."""
+    """Python files: tests, scripts, public modules. No page names a module of the package that may
+    move.
+    """
     text = (ROOT / name).read_text()
     tests = {path.name for path in (ROOT / "tests").rglob("test_*.py")}
     for named in re.findall(r"[\w/]+\.py\b", text):
@@ -104,7 +106,9 @@ OUTSIDE = {
 
 @cache
 def known(group: str) -> frozenset[str]:
-    """Keys of a group's files, in any depth; of group "" those of the primary config, and the groups."""
+    """Keys of a group's files, in any depth; of group "" those of the primary config, and the
+    groups.
+    """
     conf = ROOT / "conf"
     files = conf.joinpath(*group.split(".")).glob("*.yaml") if group else [conf / "config.yaml"]
     keys = {key for file in files for key in _keys(yaml.safe_load(file.read_text()))}

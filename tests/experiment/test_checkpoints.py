@@ -20,6 +20,9 @@ from dpfl_bench.experiment import train
 from dpfl_bench.federation.round_player import RoundPlayer
 from dpfl_bench.machine import sealed
 
+pytestmark = pytest.mark.one_in(4)
+
+
 GIVEN = (
     "run",
     "algo=dp_scaffnew",
@@ -83,6 +86,7 @@ def flipped(path: Path, place: int, bit: int = 0) -> None:
     path.write_bytes(content)
 
 
+@pytest.mark.slow
 def test_every_part_of_a_checkpoint_is_watched_over(cut: Path) -> None:
     """Headers, tensors, pickled whole numbers, directories and what the file tells of itself: one
     bit of a byte at a time.
@@ -114,6 +118,7 @@ def places(content: bytes) -> dict[str, int]:
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["header", "a pickled number", "a tensor", "the directory", "the last line"])
 def test_a_flipped_bit_is_told_and_the_previous_checkpoint_is_gone_on_from(
     whole: Path, cut: Path, kind: str
@@ -127,6 +132,7 @@ def test_a_flipped_bit_is_told_and_the_previous_checkpoint_is_gone_on_from(
     assert (cut / "checkpoint" / "latest.pt.bad-1").read_bytes() == bad
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("keep", [0, 100, 0.5, -1, -sealed.END])
 def test_a_truncated_checkpoint(whole: Path, cut: Path, keep: float) -> None:
     size = (cut / LATEST).stat().st_size
@@ -136,6 +142,7 @@ def test_a_truncated_checkpoint(whole: Path, cut: Path, keep: float) -> None:
     assert "cut short or damaged" in finished(whole, cut).err
 
 
+@pytest.mark.slow
 def test_both_checkpoints_damaged(whole: Path, cut: Path) -> None:
     for file in (LATEST, PREVIOUS):
         flipped(cut / file, 500)
@@ -145,6 +152,7 @@ def test_both_checkpoints_damaged(whole: Path, cut: Path) -> None:
     assert {path.name for path in cut.glob("checkpoint/*.bad-1")} == {"latest.pt.bad-1", "previous.pt.bad-1"}
 
 
+@pytest.mark.slow
 def test_killed_between_the_two_names(whole: Path, cut: Path) -> None:
     """The latest has become the previous one, and the new one has not got its name yet."""
     (cut / LATEST).rename(cut / "checkpoint" / "latest.new")
@@ -152,6 +160,7 @@ def test_killed_between_the_two_names(whole: Path, cut: Path) -> None:
     finished(whole, cut)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("damage", ["shorter", "missing", "a digit"])
 def test_a_table_that_is_not_what_the_checkpoint_saw(whole: Path, cut: Path, damage: str) -> None:
     """Its rows would be in the result."""
@@ -169,18 +178,21 @@ def test_a_table_that_is_not_what_the_checkpoint_saw(whole: Path, cut: Path, dam
     assert (cut / "metrics.csv.bad-1").exists() == (damage != "missing")
 
 
+@pytest.mark.slow
 def test_a_table_that_only_the_previous_checkpoint_saw(whole: Path, cut: Path) -> None:
     kept = train.Checkpoint.load(cut / PREVIOUS)
     os.truncate(cut / "metrics.csv", kept.metrics_bytes + 3)
     assert "; the run goes on from round 8 of seed 0" in finished(whole, cut).err
 
 
+@pytest.mark.slow
 def test_no_times_at_all(whole: Path, cut: Path) -> None:
     (cut / "timing.csv").unlink()
     assert "kept as" not in call(*GIVEN, "outputs=cut").err
     assert (cut / "metrics.csv").read_bytes() == (whole / "metrics.csv").read_bytes()
 
 
+@pytest.mark.slow
 def test_lost_times_cost_no_round(whole: Path, cut: Path) -> None:
     (cut / "timing.csv").write_text("seed,round,seconds\n0,0,0.1\n0,3")
     said = call(*GIVEN, "outputs=cut")
@@ -190,6 +202,7 @@ def test_lost_times_cost_no_round(whole: Path, cut: Path) -> None:
     assert all(line.count(",") == 2 for line in (cut / "timing.csv").read_text().splitlines())
 
 
+@pytest.mark.slow
 def test_another_runs_interrupted_folder_under_this_name(
     whole: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -202,6 +215,7 @@ def test_another_runs_interrupted_folder_under_this_name(
     same_numbers(whole, ours)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sweep", [False, True], ids=["run", "sweep"])
 def test_another_runs_finished_folder_under_this_name(whole: Path, sweep: bool) -> None:
     theirs = call(*GIVEN, "eps=8", "outputs=cut").folder
@@ -215,6 +229,7 @@ def test_another_runs_finished_folder_under_this_name(whole: Path, sweep: bool) 
     assert read(ours.with_name(f"{ours.name}.old-1"), "result.json")["eps_target"] == 8
 
 
+@pytest.mark.slow
 def test_a_checkpoint_of_another_version(whole: Path, cut: Path) -> None:
     """As one was before checkpoints had a checksum."""
     for file in (LATEST, PREVIOUS):
@@ -223,6 +238,7 @@ def test_a_checkpoint_of_another_version(whole: Path, cut: Path) -> None:
     finished(whole, cut)
 
 
+@pytest.mark.slow
 def test_a_checkpoint_is_read_with_the_weights_alone(cut: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No code in it is run, checksum or not."""
     asked: list[Any] = []

@@ -13,6 +13,9 @@ from helpers.command import QUICK, Said, call, metrics, read
 
 from dpfl_bench.config.compose import composed
 
+pytestmark = pytest.mark.one_in(4)
+
+
 SHORT = ("rounds=3", "local_steps=3", *QUICK)
 
 
@@ -59,6 +62,7 @@ PLACES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", PLACES, ids=" ".join)
 @pytest.mark.parametrize("size", [1e20, 3e38])
 def test_one_record_ends_no_run(size: float, place: tuple[str, ...], tmp_path: Path) -> None:

@@ -123,6 +123,7 @@ def test_where_forking_is_not_safe(monkeypatch: pytest.MonkeyPatch) -> None:
         workers(settings_with(ALGO, chunk=1, workers=2))
 
 
+@pytest.mark.slow
 def test_the_crew(eight: None) -> None:
     for count, kind in ((1, Alone), (2, Workers)):
         settings = settings_with(ALGO, chunk=1, workers=count)
@@ -166,6 +167,7 @@ def test_cores(
 # chunks
 
 
+@pytest.mark.slow
 def test_a_chunk_fits_the_cache() -> None:
     small = player_of(settings_with(ALGO, "dataset.dimension=5")).player
     large = player_of(settings_with(ALGO, "dataset.dimension=2000", "batch_size=12")).player
@@ -290,6 +292,7 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="another C library than glibc")
 def test_memory_that_is_freed_is_kept() -> None:
     """Pages that come from the system again in each step, where malloc is told to give back what it

@@ -1,4 +1,6 @@
-"""Killed at any moment and started again, a run ends with the very numbers of an uninterrupted one."""
+"""Killed at any moment and started again, a run ends with the very numbers of an uninterrupted
+one.
+"""
 
 from __future__ import annotations
 

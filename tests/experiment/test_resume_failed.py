@@ -71,6 +71,7 @@ def played(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
     return rounds
 
 
+@pytest.mark.slow
 def test_a_failure_is_told_and_resumed(whole: Path, failed: Path, played: list[int]) -> None:
     status = read(failed, "status.json")
     assert (status["status"], status["error"]) == ("failed", "Broken: out of memory")
@@ -86,6 +87,7 @@ def test_a_failure_is_told_and_resumed(whole: Path, failed: Path, played: list[i
     assert not (failed / "checkpoint" / "latest.pt").exists()
 
 
+@pytest.mark.slow
 def test_half_written_files_do_not_disturb(whole: Path, failed: Path) -> None:
     """What a kill leaves: parts beside the files, half a row at the end of the tables."""
     for name in (
@@ -103,6 +105,7 @@ def test_half_written_files_do_not_disturb(whole: Path, failed: Path) -> None:
     same_numbers(whole, failed)
 
 
+@pytest.mark.slow
 def test_a_finished_seed_is_not_played_again(whole: Path, failed: Path, played: list[int]) -> None:
     kept = torch.load(failed / "checkpoint" / "latest.pt", weights_only=True)
     assert (kept["seed"], kept["done"], list(kept["finals"])) == (1, 8, [0])
@@ -110,6 +113,7 @@ def test_a_finished_seed_is_not_played_again(whole: Path, failed: Path, played: 
     assert len(played) == 12
 
 
+@pytest.mark.slow
 def test_killed_between_result_and_status(whole: Path, played: list[int]) -> None:
     """Finished means that result.json is there, which is written last."""
     (whole / "result.json").unlink()

@@ -23,6 +23,9 @@ from dpfl_bench.federation.doors.send_passage import SendPassage
 from dpfl_bench.federation.schedule import PlannedRound
 from dpfl_bench.privacy.ledger import Ledger
 
+pytestmark = pytest.mark.one_in(3)
+
+
 CLIENTS = 50
 EVERYONE = np.arange(CLIENTS)
 
@@ -104,6 +107,7 @@ def test_the_bits_cost_what_the_closed_form_says() -> None:
     assert clips.nunique() == 4
 
 
+@pytest.mark.slow
 def test_noise_follows_c() -> None:
     """Standard deviation z S with the S of the round's own C."""
     shared = [*TINY, "algo=dp_fedavg", "privacy.quantile=0.5", "dtype=float64"]

@@ -42,6 +42,8 @@ from dpfl_bench.problems.module import ModuleProblem
 from dpfl_bench.problems.problem import Batch, Problem
 from dpfl_bench.problems.tasks import classify
 
+pytestmark = pytest.mark.one_in(12)
+
 ROUNDING = 1 + 1e-6
 FORMATS = [torch.float32, torch.float64]
 LARGEST = {torch.float32: 3.4e38, torch.float64: 1.7e308}

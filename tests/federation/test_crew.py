@@ -24,6 +24,8 @@ from dpfl_bench.federation.schedule import PlannedRound
 from dpfl_bench.federation.state import TrainingState
 from dpfl_bench.federation.workers import Workers
 
+pytestmark = pytest.mark.one_in(16)
+
 LOTS = {"batch_size": 4, "sampled_clients": 9}
 ROUNDING = {"float32": 1e-5, "float64": 1e-13}
 LONGER = (*(o for o in TINY if not o.startswith("rounds")), "rounds=30")
@@ -39,6 +41,7 @@ def _in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
 # algorithms
 
 
+@pytest.mark.slow
 def test_every_algorithm(algo: Algo) -> None:
     expected = same_with_every_crew(in_chunks(algo.settings(**LOTS)))
     assert bool(expected["memory"][0]) == player_of(algo.settings()).player.algorithm.remembers
@@ -70,11 +73,13 @@ VARIANTS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_every_way_through_the_doors(variant: str) -> None:
     same_with_every_crew(in_chunks(settings_of(*TINY, *VARIANTS[variant], "sampled_clients=9")))
 
 
+@pytest.mark.slow
 def test_privunit() -> None:
     eps = [f"privacy.eps{k}=3" for k in range(3)]
     overrides = [o for o in TINY if "noise_multiplier" not in o]
@@ -85,6 +90,7 @@ def test_privunit() -> None:
     )
 
 
+@pytest.mark.slow
 def test_the_median_is_of_the_whole_cohort() -> None:
     """One group, whatever the chunk: only evaluation is shared out."""
     same_with_every_crew(
@@ -92,6 +98,7 @@ def test_the_median_is_of_the_whole_cohort() -> None:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["dp_fedavg", "dp_fedexp", "fedavg"])
 def test_poisson_cohorts(name: str) -> None:
     """Empty ones, and one more than twice as large as expected."""
@@ -105,6 +112,7 @@ def test_poisson_cohorts(name: str) -> None:
     same_with_every_crew(settings, groups=sizes[0])
 
 
+@pytest.mark.slow
 def test_poisson_lots_that_are_empty() -> None:
     neighbours = ("privacy.neighbours=add_remove_one", "sampled_clients=9")
     same_with_every_crew(
@@ -112,6 +120,7 @@ def test_poisson_lots_that_are_empty() -> None:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("limit", [1, 3])
 def test_groups_that_are_larger_than_a_chunk(limit: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """As many sums as fit are kept apart; there may be fewer than workers."""
@@ -134,6 +143,7 @@ def test_most_groups() -> None:
     assert all(most_groups(d) * d * 4 <= 2**28 for d in (10_000, 10**6, 10**7, 2**26))
 
 
+@pytest.mark.slow
 def test_more_chunks_than_groups() -> None:
     hundred = [o for o in TINY if "clients" not in o and "records" not in o]
     settings = settings_of(
@@ -153,6 +163,7 @@ LEVELS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("backend", ["flat", "loop", "vmap"])
 def test_convolutions(backend: str, level: str) -> None:
@@ -161,6 +172,7 @@ def test_convolutions(backend: str, level: str) -> None:
     same_with_every_crew(in_chunks(dataclasses.replace(settings, model=CNN, engine=engine)), images)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("level", LEVELS)
 def test_sequences(level: str) -> None:
     settings = settings_of(*SHORTER, *LEVELS[level], "sampled_clients=9", "lr=0.3")
@@ -248,6 +260,7 @@ def test_who_looks_sees_the_next_question(monkeypatch: pytest.MonkeyPatch) -> No
 # chunks
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ROUNDING)
 @pytest.mark.parametrize("name", ["dp_fedavg", "dp_scaffold", "dp_fedexp_scaffold"])
 def test_another_chunk_is_equal_up_to_rounding(name: str, dtype: str) -> None:

@@ -30,6 +30,9 @@ from dpfl_bench.federation.alone import Alone
 from dpfl_bench.federation.workers import WorkerDied, Workers
 from dpfl_bench.privacy.ledger import OverspentError
 
+pytestmark = pytest.mark.one_in(3)
+
+
 PATIENCE = 60  # seconds, after which a test that waits for ever fails
 
 
@@ -369,6 +372,7 @@ def test_one_gradient_too_many(played: Played, clean: None) -> None:
 # from wherever a run is started
 
 
+@pytest.mark.slow
 def test_after_threads_of_torch(played: Played) -> None:
     """A parallel region before the fork leaves a pool whose threads the workers don't have."""
     expected = trace_of(player_of(in_chunks(settings_of(*GIVEN), 1)), by_this_process)

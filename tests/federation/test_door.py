@@ -28,6 +28,9 @@ from dpfl_bench.federation.schedule import PlannedRound
 from dpfl_bench.privacy import bounding, noise_draws
 from dpfl_bench.privacy.ledger import Ledger
 
+pytestmark = pytest.mark.one_in(4)
+
+
 CLIENTS, DIMENSION = 6, 4096
 EVERYONE = np.arange(CLIENTS)
 ALL = PlannedRound(index=0, steps=1, lr=1.0, p=1.0, cohort=EVERYONE, divisor=CLIENTS)
@@ -134,6 +137,7 @@ def test_central_noise_once_on_the_sum() -> None:
     check(CLIENTS * out.mean - bounded.sum(0), std)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("trust", ["local", "secagg", "central"])
 def test_what_a_whole_round_released_has_the_noise_of_privacy_json(trust: str) -> None:
     """Through the run's own cohort and chunks: 18 parameters, so 300 rounds, each from the same

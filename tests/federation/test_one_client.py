@@ -12,6 +12,9 @@ from helpers.federations import Played, player_on, settings_of
 from dpfl_bench.data.records import Records
 from dpfl_bench.experiment.train import rounds
 
+pytestmark = pytest.mark.one_in(3)
+
+
 CLIENTS, RECORDS, FEATURES = 50, 4, 5
 WAYS = {
     "secagg": ("privacy=secagg",),
@@ -37,6 +40,7 @@ def played(way: str, factor: float, seed: int) -> Played:
     return player_on(settings, records, list(np.arange(len(y)).reshape(CLIENTS, RECORDS)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", WAYS)
 def test_a_client_that_overflows_ends_no_run(way: str) -> None:
     """Diverged in 40 of 40 runs, and in none without that client's factor: whoever saw the status

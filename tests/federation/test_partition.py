@@ -1,4 +1,6 @@
-"""How records are dealt: exact counts, who holds which classes, determinism, and what is refused."""
+"""How records are dealt: exact counts, who holds which classes, determinism, and what is
+refused.
+"""
 
 from __future__ import annotations
 

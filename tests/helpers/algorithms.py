@@ -39,11 +39,13 @@ class Algo:
             changes = {**changes, "algo": {**settings.algo, "warm_rounds": 1}}
         if "privacy" in changes:
             changes["privacy"] = dataclasses.replace(settings.privacy, **changes["privacy"])
-        made = dataclasses.replace(settings, **changes)
-        if made.private and made.privacy.unit == "record" and made.lots != "full":
-            matching: Any = "replace_one" if made.lots == "fixed" else "add_remove_one"
-            made = dataclasses.replace(made, privacy=dataclasses.replace(made.privacy, neighbours=matching))
-        return made
+        changed = dataclasses.replace(settings, **changes)
+        if changed.private and changed.privacy.unit == "record" and changed.lots != "full":
+            matching: Any = "replace_one" if changed.lots == "fixed" else "add_remove_one"
+            changed = dataclasses.replace(
+                changed, privacy=dataclasses.replace(changed.privacy, neighbours=matching)
+            )
+        return changed
 
     @property
     def warm(self) -> bool:
@@ -54,8 +56,8 @@ class Algo:
 def _algorithms() -> list[Algo]:
     named = os.environ.get("DPFL_TEST_CONF", "")
     folders: list[str | None] = [None, *(folder for folder in named.split(os.pathsep) if folder)]
-    found = [Algo(name, folder) for folder in folders for name in _names(Path(folder) if folder else CONF)]
-    return [algo for client in found for algo in (client, *_at_record_level(client))]
+    clients = [Algo(name, folder) for folder in folders for name in _names(Path(folder) if folder else CONF)]
+    return [algo for client in clients for algo in (client, *_at_record_level(client))]
 
 
 def _at_record_level(client: Algo) -> list[Algo]:
@@ -67,9 +69,9 @@ def _at_record_level(client: Algo) -> list[Algo]:
 
 
 def _names(folder: Path) -> list[str]:
-    found = sorted((folder / "algo").rglob("*.yaml"))
+    paths = sorted((folder / "algo").rglob("*.yaml"))
     return [
-        path.relative_to(folder / "algo").with_suffix("").as_posix() for path in found if path.stem[0] != "_"
+        path.relative_to(folder / "algo").with_suffix("").as_posix() for path in paths if path.stem[0] != "_"
     ]
 
 

@@ -38,7 +38,7 @@ def check_kernels() -> None:
     for dtype in ROUNDING:
         for n, i, j, k in [*SHAPES, *LARGER]:
             a, b = drawn(n, i, j, dtype=dtype), drawn(n, k, j, dtype=dtype).transpose(1, 2)
-            expected, found = looped(a, b), set()
+            expected, results = looped(a, b), set()
             for offset in (0, 1, 3, 8):
                 shifted = [
                     torch.empty(t.numel() + 8, dtype=dtype)[offset : offset + t.numel()]
@@ -48,5 +48,5 @@ def check_kernels() -> None:
                 ]
                 product = bmm(shifted[0], shifted[1], out=torch.full((n, i, k), float("nan"), dtype=dtype))
                 assert (product - expected).abs().max() <= ROUNDING[dtype] * max(1, expected.abs().max())
-                found.add(product.numpy().tobytes())
-            assert len(found) == 1
+                results.add(product.numpy().tobytes())
+            assert len(results) == 1

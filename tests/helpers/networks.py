@@ -145,9 +145,9 @@ def others(folder: Path, known: Collection[str]) -> list[Case]:
         text = (folder / f"{case.model}.yaml").read_text()
         if case.model not in known and "problems.linear" not in text:
             dataset = settings_of(*case.arguments, "eps=inf").dataset
-            made = Case(case.model, dataset["shape"], dataset["classes"], 0, dataset=case.dataset)
-            count = sum(p.numel() for p in made.on_meta().parameters())
-            cases.append(replace(made, count=count))
+            sized = Case(case.model, dataset["shape"], dataset["classes"], 0, dataset=case.dataset)
+            count = sum(p.numel() for p in sized.on_meta().parameters())
+            cases.append(replace(sized, count=count))
     return cases
 
 

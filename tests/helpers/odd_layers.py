@@ -39,9 +39,9 @@ class Recurrent(nn.Module):
             first = self.begin(states[:, 0]).unflatten(1, (-1, 3)).transpose(0, 1).contiguous()
             given = (first.tanh(), first)
         first_axis = self.recurrent.batch_first
-        found, (hidden, cells) = self.recurrent(states if first_axis else states.transpose(0, 1), given)
-        found = found if first_axis else found.transpose(0, 1)
-        return torch.cat([found, hidden.transpose(0, 1), cells.transpose(0, 1)], 1)
+        outputs, (hidden, cells) = self.recurrent(states if first_axis else states.transpose(0, 1), given)
+        outputs = outputs if first_axis else outputs.transpose(0, 1)
+        return torch.cat([outputs, hidden.transpose(0, 1), cells.transpose(0, 1)], 1)
 
 
 class Residual(nn.Module):

@@ -1,4 +1,6 @@
-"""What the tests of the documentation share: the pages; which lines are prose, tables, headings, code."""
+"""What the tests of the documentation share: the pages; which lines are prose, tables, headings,
+code.
+"""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ def children(pid: int) -> list[int]:
 
 
 def descendants(pid: int) -> list[int]:
-    return [found for child in children(pid) for found in (child, *descendants(child))]
+    return [one for child in children(pid) for one in (child, *descendants(child))]
 
 
 def leads_a_group(pid: int) -> bool:
@@ -70,13 +70,13 @@ def all_gone(pids: Iterable[int], seconds: float = 10.0) -> bool:
 
 def open_files() -> list[str]:
     """What this process has open."""
-    found = []
+    names = []
     for number in os.listdir("/proc/self/fd"):
         try:
-            found.append(os.readlink(f"/proc/self/fd/{number}"))
+            names.append(os.readlink(f"/proc/self/fd/{number}"))
         except FileNotFoundError:  # the listing's own
             continue
-    return sorted(found)
+    return sorted(names)
 
 
 def named_memory(pid: int) -> set[str]:

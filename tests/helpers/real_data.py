@@ -21,7 +21,9 @@ def real_data(*files: str) -> Path:
 
 
 def whole_here(dataset: Mapping[str, Any]) -> None:
-    """A skip where not all of the data set's files are here, or they are smaller than the whole set."""
+    """A skip where not all of the data set's files are here, or they are smaller than the whole
+    set.
+    """
     source = source_of(dataset)
     presence = source and source.presence(dataset)
     assert presence is not None

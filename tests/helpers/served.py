@@ -60,11 +60,11 @@ def serving(files: dict[str, bytes], monkeypatch: pytest.MonkeyPatch) -> Iterato
     """Without waiting between tries."""
     monkeypatch.setenv("no_proxy", "127.0.0.1")
     monkeypatch.setattr(download, "_PAUSES", (0.0, 0.0))
-    with Server(files) as made:
-        thread = threading.Thread(target=made.serve_forever, kwargs={"poll_interval": 0.01})
+    with Server(files) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
         try:
-            yield made
+            yield server
         finally:
-            made.shutdown()
+            server.shutdown()
             thread.join()

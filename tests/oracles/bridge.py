@@ -81,8 +81,8 @@ class Twin:
 
     def steps(self) -> list[float]:
         """FedEXP's."""
-        found: list[float] = ref.fedexp(self.clients, self.x0, self.setting, **self._step())[1]
-        return found
+        steps: list[float] = ref.fedexp(self.clients, self.x0, self.setting, **self._step())[1]
+        return steps
 
     def _controls(self) -> dict[str, Any]:
         node = self.settings.algo.get("work", self.settings.algo)
@@ -98,23 +98,25 @@ class Twin:
     def _step(self) -> dict[str, Any]:
         """Which of the four forms, written down here a second time."""
         privacy, algo = self.settings.privacy, self.settings.algo
-        made: dict[str, Any] = {"inner": "scaffold", **self._controls()} if "scaffold" in algo["name"] else {}
+        inner: dict[str, Any] = (
+            {"inner": "scaffold", **self._controls()} if "scaffold" in algo["name"] else {}
+        )
         closed = self.settings.private and privacy.unit == "client"
         if algo["naive"]:
-            return {"kind": "naive", **made}
+            return {"kind": "naive", **inner}
         if not closed:
-            return {"kind": "plain", **made}
+            return {"kind": "plain", **inner}
         if privacy.mechanism == "privunit":
             m = PrivUnit(privacy.eps0, privacy.eps1, privacy.eps2, 1.0, len(self.x0)).m
             return {
                 "kind": "privunit",
                 "constants": ref.norm_constants(privacy.eps2, privacy.clip, m),
-                **made,
+                **inner,
             }
         if privacy.trust == "local":
             scale = 1.0 if self.setting.adaptive else privacy.clip
-            return {"kind": "debiased", "sigma": NOISE * _ratio(privacy) * scale, **made}
-        return {"kind": "central", "norm_noise": self.norm_noise, **made}
+            return {"kind": "debiased", "sigma": NOISE * _ratio(privacy) * scale, **inner}
+        return {"kind": "central", "norm_noise": self.norm_noise, **inner}
 
     def with_(self, **changes: Any) -> Twin:
         return replace(self, setting=replace(self.setting, **changes))
@@ -238,12 +240,14 @@ def _noise(settings: Settings, noise: np.ndarray, cohorts: list[np.ndarray]) -> 
 
 
 def _randomiser(settings: Settings, dimension: int) -> Any:
-    """The product's own PrivUnit, which tests/privacy/test_privunit.py examines, on the same draws."""
+    """The product's own PrivUnit, which tests/privacy/test_privunit.py examines, on the same
+    draws.
+    """
     privacy = settings.privacy
-    made = PrivUnit(privacy.eps0, privacy.eps1, privacy.eps2, privacy.clip, dimension)
+    mechanism = PrivUnit(privacy.eps0, privacy.eps1, privacy.eps2, privacy.clip, dimension)
 
     def randomise(k: int, i: int, bounded: np.ndarray) -> np.ndarray:
-        return made.randomise(bounded[None], [rng.generator(settings.seed, "privunit", k, i)])[0]
+        return mechanism.randomise(bounded[None], [rng.generator(settings.seed, "privunit", k, i)])[0]
 
     return randomise
 

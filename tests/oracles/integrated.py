@@ -261,14 +261,14 @@ def spent(losses: Losses, step: float, delta: float) -> float:
 
 def _bounds(run: Run, delta: float, step: float, cells: int, mirrored: bool) -> list[float]:
     cuts = {pair: pair(cells) for rounds in run for pair, _ in rounds.parts}
-    found = []
+    epsilons = []
     for on_grid, sign in ((rounded_down, 1), (split_up, -1)):
         ready = {pair: on_grid(cut.reversed() if mirrored else cut, step) for pair, cut in cuts.items()}
         done = [(reduce(composed, [power(ready[pair], often) for pair, often in r.parts]), r) for r in run]
         total = reduce(composed, [power(_seldom(losses, r.share), r.times) for losses, r in done])
         count = sum(often * r.times for r in run for _, often in r.parts)
-        found.append(max(0.0, spent(total, step, delta + sign * total.charge) - sign * ROUNDING * count))
-    return found
+        epsilons.append(max(0.0, spent(total, step, delta + sign * total.charge) - sign * ROUNDING * count))
+    return epsilons
 
 
 def _step(run: Run) -> tuple[float, float]:

@@ -1,4 +1,6 @@
-"""Records' gradients one by one, in an ordinary float64 module, and how far others are from them."""
+"""Records' gradients one by one, in an ordinary float64 module, and how far others are from
+them.
+"""
 
 from __future__ import annotations
 

@@ -32,7 +32,9 @@ def points(*targets):
 
 
 def problem(kind="squared", classes=2, M=4, n=12, d=3, seed=0):
-    """Heterogeneous clients: each has its own scale and offset of the features, and its own labels."""
+    """Heterogeneous clients: each has its own scale and offset of the features, and its own
+    labels.
+    """
     rng = np.random.default_rng(seed)
     clients = []
     for i in range(M):
@@ -47,7 +49,9 @@ def problem(kind="squared", classes=2, M=4, n=12, d=3, seed=0):
 
 
 def orthogonal(*lengths):
-    """One-record squared clients whose gradients at zero are -length times different unit vectors."""
+    """One-record squared clients whose gradients at zero are -length times different unit
+    vectors.
+    """
     rows = np.eye(len(lengths))
     return [(rows[[i]], np.array([float(length)])) for i, length in enumerate(lengths)]
 

@@ -1,4 +1,6 @@
-"""The reference's FedEXP and PrivUnit's constants, against closed forms and numbers worked out by hand."""
+"""The reference's FedEXP and PrivUnit's constants, against closed forms and numbers worked out by
+hand.
+"""
 
 from dataclasses import replace
 

@@ -1,4 +1,6 @@
-"""The reference's losses, gradients and bounds, against derivatives and numbers worked out by hand."""
+"""The reference's losses, gradients and bounds, against derivatives and numbers worked out by
+hand.
+"""
 
 import ast
 from dataclasses import replace

@@ -1,5 +1,5 @@
-"""The reference's rounds at client level: fixed points, rounds worked out by hand, and relations between
-the algorithms.
+"""The reference's rounds at client level: fixed points, rounds worked out by hand, and relations
+between the algorithms.
 """
 
 import numpy as np
@@ -17,6 +17,8 @@ from oracles.small_problems import (
     run,
     smoothness,
 )
+
+pytestmark = pytest.mark.one_in(3)
 
 # one step, fixed points
 
@@ -74,6 +76,7 @@ def test_fedavg_stops_at_its_own_fixed_point():
     assert np.linalg.norm(last - pooled_optimum("squared", clients, 0.1, 2, False)) > 0.05
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "classes"), KINDS)
 @pytest.mark.parametrize("random_steps", [False, True])
 def test_scaffnew_reaches_the_pooled_optimum_and_fedavg_does_not(kind, classes, random_steps):

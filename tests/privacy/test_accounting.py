@@ -15,6 +15,8 @@ from dpfl_bench.privacy.divergences.gaussian import delta_of_gaussian, eps_of_ga
 from dpfl_bench.privacy.refusals import PrivacyError
 from dpfl_bench.privacy.released.composition import Companion, Composition
 
+pytestmark = pytest.mark.one_in(4)
+
 # ---- the unsampled Gaussian ----
 
 
@@ -102,6 +104,7 @@ def sampled(mechanism: str, sample: int, population: int, times: int) -> Composi
     return Composition(mechanism, times, sample / population, population, sample)  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 def test_rdp_is_near_its_best_from_small_to_large_eps(monkeypatch: pytest.MonkeyPatch) -> None:
     grid = [1 + 1.1**k for k in range(-30, 80)]
     for z, times in ((20.0, 10), (3.0, 100), (0.7, 100), (0.35, 60)):
@@ -220,6 +223,7 @@ def test_pure_limits() -> None:
 # ---- what is asked and answered ----
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mechanism", ["gaussian", "poisson", "fixed", "pure"])
 def test_monotone_and_consistent(mechanism: str) -> None:
     made = [sampled(mechanism, 4, 20, times) for times in (1, 5, 25)]

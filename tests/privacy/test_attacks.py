@@ -125,7 +125,9 @@ WHOLE = {
 
 @pytest.mark.parametrize("attack", WHOLE.values(), ids=WHOLE)
 def test_all_rounds_together_are_what_the_composition_claims(attack: Attack) -> None:
-    """n releases are one Gaussian with mu = sqrt(n) / z. The attack finds that much, and no more."""
+    """n releases are one Gaussian with mu = sqrt(n) / z. The attack finds that much, and no
+    more.
+    """
     claimed = math.sqrt(attack.rounds * (attack.steps if attack.unit == "record" else 1)) / attack.z
     found, error = attack.mu()
     assert claimed - SURE * error < found < claimed + SURE * error

@@ -30,6 +30,8 @@ from scipy.special import ndtr
 from dpfl_bench.privacy.accounting import accountants_for, epsilon
 from dpfl_bench.privacy.released.composition import Companion, Composition
 
+pytestmark = pytest.mark.one_in(24)
+
 POPULATION = 1000
 OTHERS = [
     (-0.5,),
@@ -175,6 +177,7 @@ def test_within_the_bracket(case: Case) -> None:
             )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("mechanism", "rate", "z", "times"),
     [("poisson", 0.1, 1.0, 3), ("fixed", 0.05, 1.2, 1), ("fixed", 0.5, 4.0, 5)],
@@ -297,6 +300,7 @@ def test_randomised_responses_by_fractions() -> None:
     assert integrated.pure(math.log(3), 7, float(delta)) == pytest.approx(math.log(9), rel=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("sigma", "steps", "times", "delta", "share", "add_remove", "replace_one"),
     [
@@ -317,6 +321,7 @@ def test_values_found_by_others(
         assert high >= known - 5e-5
 
 
+@pytest.mark.slow
 def test_a_client_in_every_round() -> None:
     """The first of these settings with every client present: 2.0182 to 2.0186, by two other
     implementations.

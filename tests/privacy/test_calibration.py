@@ -18,6 +18,8 @@ from dpfl_bench.privacy.released.composition import Companion, Composition, View
 from dpfl_bench.privacy.released.records import RecordReleases
 from dpfl_bench.privacy.released.views import view
 
+pytestmark = pytest.mark.one_in(10)
+
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -87,6 +89,7 @@ def test_normalized_q(eps: float, delta: float, q: float) -> None:
     assert formula_noise(q, 3.0, 500, eps, delta, rate=0.25) == pytest.approx(noise * 3.0 * 0.25, rel=5e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("rounds", "batches", "eps", "sigma"),
     [
@@ -148,6 +151,7 @@ def test_noise_does_not_tell_how_the_cohorts_fell(lots: str, neighbours: str) ->
     assert noise(5) == noise(60) == noise(200)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("accountant", ["pld", "rdp"])
 def test_named_accountants(accountant: str) -> None:
     for released, observer in (
@@ -162,6 +166,7 @@ def test_named_accountants(accountant: str) -> None:
         assert noise >= calibrate(released, observer, 2.0, 1e-5) * 0.9999  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 def test_companions_cost_noise_and_are_undone() -> None:
     """The noise that meets eps with companions is that whose joint noise meets it without."""
     for released, observer in ((full(40, trust="secagg"), "server"), (fixed(30, 50, 5), "third_party")):
@@ -175,7 +180,9 @@ def test_companions_cost_noise_and_are_undone() -> None:
 
 @pytest.mark.parametrize("rounds", [1, 50, 5000])
 def test_pure_budgets(rounds: int) -> None:
-    """At least the budget split evenly, nearly the Gaussian's where many small releases share it."""
+    """At least the budget split evenly, nearly the Gaussian's where many small releases share
+    it.
+    """
     each = 1 / calibrate(pure(rounds), "server", 2.0, 1e-5)
     assert each >= 2.0 / rounds * (1 - 1e-9)
     assert 0.999 * 2 < epsilon(Composition("pure", rounds), 1 / each, 1e-5) <= 2
@@ -209,6 +216,7 @@ def test_refusals() -> None:
         formula_noise(1.0, 0.0, 3, 1.0, 1e-5)
 
 
+@pytest.mark.slow
 def test_disagreeing_accountants_raise(monkeypatch: pytest.MonkeyPatch) -> None:
     """Half the eps, as from a slip in the sensitivity, is caught by the second accountant."""
     for wrong, released, observer in (
@@ -230,6 +238,7 @@ def test_disagreeing_accountants_raise(monkeypatch: pytest.MonkeyPatch) -> None:
                 calibrate(released, observer, 1.0, 1e-5)  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 def test_the_question_holds_everything(folder: Path) -> None:
     """Whatever changes in what is released is another question: another entry on disk."""
     asked = records("poisson", share=0.5, worst=160)

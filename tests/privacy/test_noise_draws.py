@@ -11,6 +11,9 @@ from scipy import stats
 from dpfl_bench import rng
 from dpfl_bench.privacy import noise_draws
 
+pytestmark = pytest.mark.one_in(2)
+
+
 both = pytest.mark.parametrize("dtype", [np.float32, np.float64])
 GOLDEN = "b6e40a3f60f077beba75073fbc8318bf7572f2bea9c30bbeeb70ce3e96ec44be"
 MANY = 1_000_003  # an odd number, of several blocks
@@ -28,6 +31,7 @@ def fits(numbers: np.ndarray) -> bool:
     return bool(stats.kstest(z, "norm").pvalue > 1e-6 and (moments < 5 * errors).all())
 
 
+@pytest.mark.slow
 @both
 def test_they_are_normal(dtype: noise_draws.Format) -> None:
     (row,) = noise_draws.normals(streams(1), MANY, dtype)
@@ -109,7 +113,9 @@ class Words:
 @pytest.mark.parametrize("radius", [0, 1, -1, 2**40, -(2**62), 2**63 - 1, -(2**63)])
 @pytest.mark.parametrize("angle", [0, 1, -1, 2**30, -(2**30), 2**31 - 1, -(2**31)])
 def test_from_bits_by_hand(radius: int, angle: int) -> None:
-    """r cos a, r sin a in float64, with r^2 = -2 log u: the largest radius is 9.4, the smallest 0."""
+    """r cos a, r sin a in float64, with r^2 = -2 log u: the largest radius is 9.4, the smallest
+    0.
+    """
     words = Words(radius % 2**64, (angle % 2**32) | (12345 << 32))
     found = noise_draws.normals([words], 2, np.float32)[0]  # type: ignore[list-item]
     u = (abs(radius) + 0.5) / 2**63
@@ -134,7 +140,9 @@ def test_wide_ones_from_bits_by_hand(radius: int, angle: int) -> None:
 
 @pytest.mark.parametrize("dimension", [1, 2, 3, 7, 4096, noise_draws.BLOCK + 3])
 def test_both_formats_have_the_same_noise(dimension: int) -> None:
-    """Draw after draw, up to float32's rounding: what differs between two runs is their arithmetic."""
+    """Draw after draw, up to float32's rounding: what differs between two runs is their
+    arithmetic.
+    """
     one, other = streams(2), streams(2)
     for _ in range(4):
         narrow, wide = (
@@ -149,7 +157,9 @@ def test_both_formats_have_the_same_noise(dimension: int) -> None:
 
 
 def test_no_word_is_used_twice() -> None:
-    """Neither among the further ones, whatever is drawn before and after, nor of the stream itself."""
+    """Neither among the further ones, whatever is drawn before and after, nor of the stream
+    itself.
+    """
     for lengths in ([1] * 40, [2, 1, 5, 1, 1, 9, 3, 2, 2, 1], [4097, 1, 2, 3, 4096, 5]):
         (stream,), seen = streams(1), []
         for length in lengths:

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from dpfl_bench.privacy.accountants import dpscaffold
 from dpfl_bench.privacy.accounting import accountants_for, best, epsilon
 from dpfl_bench.privacy.calibration import calibrate, max_rounds
+from dpfl_bench.privacy.divergences import dpscaffold
 from dpfl_bench.privacy.refusals import PrivacyError
 from dpfl_bench.privacy.released.clients import Releases
 from dpfl_bench.privacy.released.composition import Composition, View

@@ -22,6 +22,9 @@ from dpfl_bench.privacy.released.composition import Composition, Rounds
 from dpfl_bench.privacy.released.records import RecordReleases
 from dpfl_bench.privacy.released.views import view
 
+pytestmark = pytest.mark.one_in(3)
+
+
 RATE = 0.2
 
 
@@ -339,6 +342,7 @@ def test_one_release_keeps_its_mass_and_what_is_lost() -> None:
         assert 0 <= lost < 1e-22
 
 
+@pytest.mark.slow
 def test_rdp_never_below_pld() -> None:
     draw = np.random.Generator(np.random.Philox(key=11))
     for _ in range(12):

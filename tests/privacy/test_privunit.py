@@ -19,6 +19,8 @@ from dpfl_bench.privacy.privunit import PrivUnit, equal_split
 from dpfl_bench.privacy.scalar_dp import ScalarDP
 from dpfl_bench.rng import generator
 
+pytestmark = pytest.mark.one_in(4)
+
 MILLION = 10**6
 
 
@@ -264,6 +266,7 @@ def test_messages_are_unbiased(dimension: int, clients: int, relative: float) ->
         assert worst_error(TooShort(2.0, 2.0, 2.0, clip, dimension), update, clients) > 5
 
 
+@pytest.mark.slow
 def test_unbiased_under_the_second_rule_and_unequal_eps() -> None:
     made = PrivUnit(3.0, 5.0, 1.0, 2.0, 50)
     assert made.gamma > math.sqrt(2 / 50)
@@ -279,6 +282,7 @@ def second_moments_error(messages: np.ndarray) -> float:
     return float(np.max(np.abs(products.mean(0)) / products.std(0)) * math.sqrt(len(messages)))
 
 
+@pytest.mark.slow
 def test_an_update_of_zero_gets_a_uniform_direction() -> None:
     made, clients = mechanism(4, 3.0), 10_000
     zeros = np.zeros((clients, 4))

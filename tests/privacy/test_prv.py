@@ -54,6 +54,7 @@ def fits(eps: float, rate: float, times: int, noise: float, delta: float) -> boo
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("rate", "times", "noise", "delta"), POISSON)
 def test_against_pld(rate: float, times: int, noise: float, delta: float) -> None:
     released = Composition("poisson", times, rate)
@@ -145,6 +146,7 @@ def test_what_its_grid_cannot_hold_is_refused_in_one_line(times: int, noise: flo
     assert "\n" not in str(refused.value)
 
 
+@pytest.mark.slow
 def test_small_eps_and_long_compositions_are_loose_and_not_low() -> None:
     for rate, times, noise in ((0.1, 100, 400.0), (0.01, 50, 10.0), (0.001, 10**5, 2.0)):
         released = Composition("poisson", times, rate)
@@ -177,6 +179,7 @@ GIVEN = (
 )
 
 
+@pytest.mark.slow
 def test_plan_shows_it_where_it_is_valid_and_no_eps_moves() -> None:
     planned = call("plan", "--views", "--json", *GIVEN).json
     for by in planned["observers"].values():
@@ -189,6 +192,7 @@ def test_plan_shows_it_where_it_is_valid_and_no_eps_moves() -> None:
     assert all("prv" not in by for by in lots["observers"].values())
 
 
+@pytest.mark.slow
 def test_a_run_may_ask_for_it() -> None:
     planned = call("plan", "--json", *GIVEN, "privacy.accountant=prv").json
     assert planned["accountant"] == "prv"

@@ -103,7 +103,8 @@ def test_a_third_party_s_bound_never_looks_at_the_draw() -> None:
             for memory in ({}, {"sums_only": False}, {"memoryless": False}):
                 shape = {"trust": trust, "sampling": sampling, **neighbours, **memory}
                 lucky, unlucky = (dataclasses.replace(releases(**shape), worst=worst, smallest_cohort=size)
-                                  for worst, size in ((20, 10), (90, 3 if sampling == "poisson" else 10)))  # fmt: skip
+                                  for worst, size in ((20, 10), (90,
+                                  3 if sampling == "poisson" else 10)))  # fmt: skip
                 assert view(lucky, "third_party") == view(unlucky, "third_party")
                 assert fresh(lucky, "server") == fresh(unlucky, "server")
                 if trust != "central":

@@ -18,6 +18,9 @@ from dpfl_bench.data.records import Records
 from dpfl_bench.federation.schedule import PlannedRound
 from dpfl_bench.privacy import noise_draws
 
+pytestmark = pytest.mark.one_in(4)
+
+
 CLIENTS, RECORDS, FEATURES = 7, 4, 5
 CLIP = 0.8
 ROUNDING = 1 + 1e-9
@@ -36,7 +39,8 @@ def _silence(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def settings_for(algo: str, bound: str, trust: str, *overrides: str) -> Settings:
     return settings_of(
-        f"algo={algo}", f"privacy.bound={bound}", f"privacy={trust}", f"privacy.clip={CLIP}", f"clients={CLIENTS}",
+        f"algo={algo}", f"privacy.bound={bound}", f"privacy={trust}", f"privacy.clip={CLIP}",
+        f"clients={CLIENTS}",
         "model=linreg", "dataset.classes=0", "partition=iid",
         "lr=0.5", "rounds=1", "local_steps=3", "dtype=float64", "device=cpu", "privacy.calibration=fixed",
         "privacy.noise_multiplier=1", *overrides,
@@ -83,7 +87,9 @@ TRUSTS = ["local", "secagg", "central"]
 @pytest.mark.parametrize("bound", ["clip", "normalise"])
 @pytest.mark.parametrize("algo", ALGORITHMS)
 def test_replacing_a_client(algo: str, bound: str, trust: str) -> None:
-    """Targets of 1e9 and -1e9 pull with all their might, one way and the other: 2C, and no further."""
+    """Targets of 1e9 and -1e9 pull with all their might, one way and the other: 2C, and no
+    further.
+    """
     settings = settings_for(algo, bound, trust, "privacy.neighbours=replace_one", "privacy.memory=own_update")
     (x, y), worst = data(), accounted(settings)
     assert worst == 2 * CLIP

@@ -30,7 +30,8 @@ RECORD = (
     "batch_size=14",
     THIRD,
 )
-CLIENT = ("algo=dp_fedavg", "clients=3", "sampled_clients=1", "rounds=4", "local_steps=1", THIRD, "privacy.calibration=fixed",
+CLIENT = ("algo=dp_fedavg", "clients=3", "sampled_clients=1", "rounds=4", "local_steps=1", THIRD,
+          "privacy.calibration=fixed",
           "privacy.noise_multiplier=0.3")  # fmt: skip
 
 
@@ -38,6 +39,7 @@ def plan(*overrides: str) -> Any:
     return call("plan", "--json", *overrides).json
 
 
+@pytest.mark.slow
 def test_record_level_every_seed_prints_the_average() -> None:
     """Seed 1 had lucky cohorts and printed 1.774; all others 1.9992."""
     made = [plan(*RECORD, f"seed={seed}") for seed in range(6)]
@@ -48,6 +50,7 @@ def test_record_level_every_seed_prints_the_average() -> None:
     assert {m["max_rounds"] for m in made} == {made[0]["max_rounds"]}
 
 
+@pytest.mark.slow
 def test_client_level_every_seed_prints_the_average() -> None:
     """Where the worst client was drawn twice in four rounds it printed 30.51."""
     made = [plan(*CLIENT, f"seed={seed}") for seed in range(6)]
@@ -57,6 +60,7 @@ def test_client_level_every_seed_prints_the_average() -> None:
     assert {m["views"]["server"] for m in made} == {m["views"]["third_party_given_cohorts"] for m in made}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "overrides",
     [RECORD, (*CLIENT, "seed=1"), (*CLIENT, "privacy.neighbours=add_remove_one")],
@@ -78,11 +82,13 @@ def test_all_clients_have_no_second_view() -> None:
     assert set(told["views"]) == {"server", "third_party"}
 
 
+@pytest.mark.slow
 def test_tuning_takes_fresh_draws_also_towards_the_server(tmp_path: Path) -> None:
     """A trial draws cohorts of its own: those of the runs at hand may have been lucky ones."""
     overrides = [o for o in CLIENT if o not in (THIRD, "rounds=4")] + ["rounds=9"]
     lucky, unlucky = sorted(
-        (call("run", *overrides, f"seed={seed}", "privacy.noise_multiplier=5", *QUICK).folder for seed in range(6)),
+        (call("run", *overrides, f"seed={seed}", "privacy.noise_multiplier=5",
+         *QUICK).folder for seed in range(6)),
         key=lambda folder: read(folder, "result.json")["eps"],
     )[:: 5]  # fmt: skip
     assert read(lucky, "result.json")["eps"] < read(unlucky, "result.json")["eps"]

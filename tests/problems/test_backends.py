@@ -37,6 +37,8 @@ from dpfl_bench.problems.module import ModuleProblem
 from dpfl_bench.problems.problem import Batch
 from dpfl_bench.problems.tasks import Task, classify, next_token, segment
 
+pytestmark = pytest.mark.one_in(6)
+
 BACKENDS = {"loop": Loop, "flat": Flat, "vmap": Vmap}  # those of any level; opacus: test_opacus.py
 CLIENTS, LOT = 4, 5
 DTYPES = {torch.float32: 1e-5, torch.float64: 1e-10}
@@ -140,7 +142,9 @@ def test_clipped_gradients(name: str, backend: str, dtype: torch.dtype) -> None:
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("name", NETWORKS)
 def test_asked_twice_the_same_bits(name: str, backend: str) -> None:
-    """Nothing is left in the buffers that stay, not of another model, another lot or a clipped sum."""
+    """Nothing is left in the buffers that stay, not of another model, another lot or a clipped
+    sum.
+    """
     case, batch = NETWORKS[name], NETWORKS[name].batch(torch.float32)
     y, problem = case.rows(torch.float32), case.problem(backend)
     first, clipped = problem.gradient(y, batch), problem.clipped_gradient(y, batch, halving)[0]
@@ -196,6 +200,7 @@ LEVELS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("name", ["cnn", "lstm"])
 def test_backends_by_workers(name: str, level: str) -> None:

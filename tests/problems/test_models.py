@@ -28,6 +28,8 @@ from dpfl_bench.problems.models.vgg import vgg
 from dpfl_bench.problems.module import ModuleProblem, check_module
 from dpfl_bench.problems.problem import Batch
 
+pytestmark = pytest.mark.one_in(6)
+
 CLASSIFIERS = [case for case in CASES if case.name != "unet3d" and (not case.tokens or case.overrides)]
 each_case = pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
 each_classifier = pytest.mark.parametrize("case", CLASSIFIERS, ids=lambda case: case.id)
@@ -45,7 +47,9 @@ def test_parameters_by_hand_and_in_the_first_comment(case: Case) -> None:
 
 
 def test_a_network_of_a_new_file_is_tested_too() -> None:
-    """By what the head of its file says that it is tried on, with the size that its builder gives."""
+    """By what the head of its file says that it is tried on, with the size that its builder
+    gives.
+    """
     networks = {path.stem for path in (CONF / "model").glob("*.yaml")} - {"logreg", "linreg"}
     assert {case.name for case in CASES} == networks
     for name in ("mlp", "lstm"):

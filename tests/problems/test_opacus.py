@@ -259,6 +259,7 @@ def test_a_private_run_is_that_of_loop(lots: str) -> None:
     assert one.ledger.taken.any() == ("eps=inf" not in LOTS[lots])
 
 
+@pytest.mark.slow
 def test_workers_compute_the_same_bits() -> None:
     def ends(workers: int) -> list[bytes]:
         game = played("opacus", "batch_size=4", **CNN, norm="group")
@@ -283,6 +284,7 @@ def test_a_users_own_layer_trains(monkeypatch: pytest.MonkeyPatch) -> None:
     assert calls
 
 
+@pytest.mark.slow
 def test_the_command_runs_it(tmp_path: Any) -> None:
     model = ("dataset=digits", "model=mlp", "model.hidden=[4]")
     small = ("clients=4", "rounds=1", "local_steps=2", "batch_size=4", "device=cpu", "plot=false")
@@ -327,6 +329,7 @@ def test_without_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
     settings_of("dataset=digits", "model=mlp", "algo=dp_fedavg", *RECORD[1:])  # others need no Opacus
 
 
+@pytest.mark.slow
 def test_it_is_imported_when_it_is_asked_for() -> None:
     code = (
         "import sys, torch\nfrom dpfl_bench.problems.module import ModuleProblem\n"

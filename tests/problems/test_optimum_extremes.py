@@ -1,4 +1,6 @@
-"""The reference optimum of data that float64 cannot hold: there is none, and nothing else changes."""
+"""The reference optimum of data that float64 cannot hold: there is none, and nothing else
+changes.
+"""
 
 from __future__ import annotations
 

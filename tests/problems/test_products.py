@@ -25,6 +25,8 @@ from dpfl_bench.machine import device
 from dpfl_bench.problems import products
 from dpfl_bench.problems.products import bmm, packed
 
+pytestmark = pytest.mark.one_in(4)
+
 
 @pytest.fixture
 def multiplied(monkeypatch: pytest.MonkeyPatch) -> list[str]:
@@ -125,6 +127,7 @@ def test_kernels_that_openblas_is_told_to_take(monkeypatch: pytest.MonkeyPatch) 
     check_kernels()
 
 
+@pytest.mark.slow
 def test_kernels_that_openblas_takes_by_itself() -> None:
     """Whatever this environment says."""
     script = (
@@ -156,6 +159,7 @@ def test_packed() -> None:
     assert packed(torch.empty(2, 3, device="meta").t()).stride() == (2, 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("level", [(), ("privacy=record", "privacy.neighbours=replace_one")])
 def test_the_same_bits_with_every_crew(
     multiplies: str, multiplied: list[str], level: tuple[str, ...]
@@ -230,6 +234,7 @@ def threads_of_numpy(script: str, **environment: str) -> list[str]:
     return told
 
 
+@pytest.mark.slow
 def test_a_run_leaves_numpy_one_thread() -> None:
     """Whose number would move the last bits, and take the cores of other workers."""
     imports = "import numpy, threadpoolctl, torch\nfrom dpfl_bench.machine import device\n"

@@ -24,6 +24,8 @@ from dpfl_bench.problems.models.mlp import mlp
 from dpfl_bench.problems.module import ModuleProblem
 from dpfl_bench.problems.problem import Batch, Problem
 
+pytestmark = pytest.mark.one_in(3)
+
 CLIENTS, LOT, CLASSES, TOKENS = 4, 6, 3, 5
 DTYPES = {torch.float32: 1e-5, torch.float64: 1e-10}
 Make = Callable[[], nn.Module]
@@ -407,6 +409,7 @@ def test_no_long_row_is_longer_than_the_bound(classes: int) -> None:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("held", [0, 2**26])
 def test_records_on_a_kink(held: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """At a ReLU's kink rounding decides which gradient a record has: only the very gradient that

@@ -67,7 +67,9 @@ def test_conditions_of_the_theorem(call: tuple[float, float, float, float], word
 @pytest.mark.parametrize("classes", [2, 4])
 @pytest.mark.parametrize("mu", [0.003, 0.05, 1.0])
 def test_prior_psi0_holds(classes: int, mu: float) -> None:
-    """psi_0 computed at the numerical optimum of very different clients (each has one class alone)."""
+    """psi_0 computed at the numerical optimum of very different clients (each has one class
+    alone).
+    """
     draw = np.random.Generator(np.random.Philox(key=3))
     clients, records, width, outputs = 4, 30, 5, 1 if classes == 2 else classes
     rows = draw.normal(size=(clients, records, width))

@@ -14,6 +14,9 @@ from helpers.command import QUICK, Said, call, command, read
 
 from dpfl_bench.results import modules
 
+pytestmark = pytest.mark.one_in(3)
+
+
 ALGO = """
 from dataclasses import dataclass
 from typing import ClassVar
@@ -155,6 +158,7 @@ def test_a_run_of_ones_own_code_is_replayed(mine: Path, tmp_path: Path) -> None:
     assert "the code that it names is other than it was (mine.util)" in said.err
 
 
+@pytest.mark.slow
 def test_folders_that_were_kept_are_no_runs(mine: Path) -> None:
     folder = run("algo=mine").folder
     assert run("algo=mine", "--force").code == 0
@@ -163,6 +167,7 @@ def test_folders_that_were_kept_are_no_runs(mine: Path) -> None:
     assert sum(collected["states"].values()) == 1
 
 
+@pytest.mark.slow
 def test_an_edited_algorithm_of_ours_is_asked_about(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """And the rest of the package is not, but it is said."""
     given = ("run", "algo=dp_fedavg", *SMALL)
@@ -239,6 +244,7 @@ def test_a_sweep_asks_before_its_first_job(mine: Path) -> None:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "content",
     ["[]", "{", '{"accepted": 3, "code": [], "contents": {"a": []}}', '{"accepted": [7], "code": {"a": 1}}'],
@@ -265,6 +271,7 @@ def test_both_ways_at_once() -> None:
 # --- a user's own data ---
 
 
+@pytest.mark.slow
 def test_a_users_own_data_that_changed_are_asked_about(mine: Path) -> None:
     records(60)
     given = ("dataset=mine", "partition=iid", "algo=fedavg", "dataset.root=records.txt")
@@ -286,6 +293,7 @@ def test_a_users_own_data_that_changed_are_asked_about(mine: Path) -> None:
     assert "the data are not here, so that nobody compared them: taken" in gone.err
 
 
+@pytest.mark.slow
 def test_a_dry_run_calls_no_loader_of_the_users(mine: Path) -> None:
     records(60)
     given = ("dataset=mine", "partition=iid", "algo=fedavg", "dataset.root=records.txt")
@@ -350,6 +358,7 @@ def test_another_root_with_other_records_is_asked_about(roots: None) -> None:
     assert (alone.folder / "metrics.csv").read_bytes() != (first.folder / "metrics.csv").read_bytes()
 
 
+@pytest.mark.slow
 def test_a_sweep_over_roots_leaves_none_out_as_the_same(roots: None) -> None:
     said = call("run", "-m", *FILES, "dataset.root=A,B", *SMALL)
     assert (said.code, said.err.count("\n")) == (2, 1)
@@ -389,6 +398,7 @@ def cut(mine: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_an_interrupted_run_of_other_code_does_not_go_on_unasked(mine: Path, cut: Path) -> None:
     shutil.copytree("outputs", "again")
     (mine / "util.py").write_text("FACTOR = 0.5\n")

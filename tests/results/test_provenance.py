@@ -44,6 +44,7 @@ def write(records: int, seed: int = 0) -> None:
     Path("records").write_text("\n".join(lines) + "\n")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("others", [(90, 0), (60, 1)], ids=["more records", "the same name and size"])
 def test_a_finished_run_of_other_files_is_not_taken_for_this_one(others: tuple[int, int]) -> None:
     write(60)
@@ -141,6 +142,7 @@ def test_files_that_are_written_to_while_they_are_read_are_refused(monkeypatch: 
     assert "its files changed while they were read" in said.err
 
 
+@pytest.mark.slow
 def test_a_checkpoint_goes_on_with_its_own_records_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """Even of the same size."""
     write(60)

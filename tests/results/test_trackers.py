@@ -117,9 +117,12 @@ def cut_off(after: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(train, "rounds", rounds)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "read"), [("tensorboard", of_tensorboard), ("wandb", of_wandb)])
 def test_the_history_is_metrics_csv(name: str, read: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """To the last bit, of an undisturbed run and of one that was cut off twice, once in each seed."""
+    """To the last bit, of an undisturbed run and of one that was cut off twice, once in each
+    seed.
+    """
     pytest.importorskip(name)
     whole = call(*ARGUMENTS, f"trackers=[{name}]", "outputs=whole")
     assert whole.out.splitlines() == [str(whole.folder)], "nothing but the folder on stdout"

@@ -276,7 +276,9 @@ def test_sweeps_in_hydras_words(overrides: list[str], jobs: list[str]) -> None:
 
 
 def test_sweep_in_a_config_file(folder: Path) -> None:
-    """hydra.sweeper.params of the primary config, or of an experiment; the command line goes first."""
+    """hydra.sweeper.params of the primary config, or of an experiment; the command line goes
+    first.
+    """
     (folder / "sweep.yaml").write_text(
         "defaults: [config, _self_]\nhydra:\n  sweeper:\n    params:\n      eps: 1,2\n      seed: range(2)\n "
         " launcher: {}\n"

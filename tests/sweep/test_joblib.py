@@ -42,9 +42,9 @@ JOBLIB = ("hydra/launcher=joblib", "hydra.launcher.n_jobs=2")
 
 
 @pytest.fixture(scope="module")
-def second(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Forks]:
+def second(tmp_path_factory: pytest.TempPathFactory, calibrations: Path) -> Iterator[Forks]:
     """For a command at the same time."""
-    with forks(tmp_path_factory.mktemp("second"), tmp_path_factory.mktemp("calibrations")) as running:
+    with forks(tmp_path_factory.mktemp("second"), calibrations) as running:
         yield running
 
 
@@ -126,7 +126,9 @@ Start = Callable[..., Sweep]
 
 @pytest.fixture(params=["forked", "installed"])
 def start(request: pytest.FixtureRequest, server: Forks) -> Start:
-    """start(outputs): the sweep, in a process that has imported everything, or as users start it."""
+    """start(outputs): the sweep, in a process that has imported everything, or as users start
+    it.
+    """
     run: Start = server.start if request.param == "forked" else Installed
     return lambda outputs: run(*SWEEP, *JOBLIB, f"outputs={outputs}")
 

@@ -20,6 +20,9 @@ from dpfl_bench.sweep.estimate import Measured
 from dpfl_bench.sweep.points import divisors, spread
 from dpfl_bench.sweep.progress import duration
 
+pytestmark = pytest.mark.one_in(3)
+
+
 SMALL = ("total_steps=10", *QUICK)
 
 
@@ -179,6 +182,7 @@ def test_a_mistake_in_many_jobs_is_told_quickly() -> None:
 # --- the dry run ---
 
 
+@pytest.mark.slow
 def test_dry_run_tells_what_is_there() -> None:
     call("run", "lr=1", *SMALL)
     for word, lr in (("failed", 3), ("interrupted", 4), ("running", 5)):
@@ -202,6 +206,7 @@ def test_dry_run_tells_what_is_there() -> None:
     assert sorted(Path("outputs").rglob("*")) == before
 
 
+@pytest.mark.slow
 def test_dry_run_without_a_measurement() -> None:
     said = call("run", "-m", "--dry-run", "eps=1,2", *SMALL)
     assert (

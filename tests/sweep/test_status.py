@@ -22,6 +22,9 @@ from dpfl_bench.results.lock import locked
 from dpfl_bench.sweep import progress
 from dpfl_bench.sweep.progress import Progress
 
+pytestmark = pytest.mark.one_in(3)
+
+
 SMALL = ("total_steps=10", *QUICK)
 SWEEP = ("run", "-m", "lr=1,2,3,4,5,1e30", *SMALL)
 COMMAND = "dpfl-bench run -m lr=1,2,3,4,5,1e30 total_steps=10 plot=false device=cpu"
@@ -46,6 +49,7 @@ def sweep() -> Iterator[Path]:
         yield next(Path("outputs/sweeps").iterdir())
 
 
+@pytest.mark.slow
 def test_every_state_and_the_command_that_finishes(sweep: Path) -> None:
     shutil.rmtree(run_of("3").path)
     found = call("status", str(sweep), "--json").json
@@ -72,6 +76,7 @@ def test_every_state_and_the_command_that_finishes(sweep: Path) -> None:
     assert {run["run_id"] for run in found["runs"]} == {Path(run["folder"]).name for run in found["runs"]}
 
 
+@pytest.mark.slow
 def test_for_a_person(sweep: Path) -> None:
     lines = call("status", "outputs").out.splitlines()
     assert lines[0] == "6 runs: 1 done, 1 diverged, 1 running, 1 failed, 1 interrupted, 1 died"
@@ -90,6 +95,7 @@ def test_for_a_person(sweep: Path) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_the_same_from_every_folder(sweep: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     expected = call("status", str(sweep), "--json").json["counts"]
     for folder in ("outputs", "outputs/runs", "outputs/sweeps"):
@@ -103,6 +109,7 @@ def test_the_same_from_every_folder(sweep: Path, monkeypatch: pytest.MonkeyPatch
     assert call("status", "../outputs", "--json").json["finish"] == [f"cd {home} && {COMMAND}"]
 
 
+@pytest.mark.slow
 def test_outputs_that_were_moved(sweep: Path) -> None:
     expected = call("status", "outputs", "--json").json["counts"]
     shutil.copytree("outputs", "moved")
@@ -137,6 +144,7 @@ def test_many_runs_are_cut_short() -> None:
     assert lines[21] == "  missing     and 30 more (--json lists all)"
 
 
+@pytest.mark.slow
 def test_files_that_cannot_be_read_are_made_anew() -> None:
     """A full disk or a power cut may leave empty ones."""
     sweep = ("run", "-m", "lr=1,2", *SMALL)
@@ -154,6 +162,7 @@ def test_files_that_cannot_be_read_are_made_anew() -> None:
     assert call("status").out == "2 runs: 2 done\n"
 
 
+@pytest.mark.slow
 def test_files_of_others_spoil_nothing() -> None:
     call("run", "-m", "lr=1,2,3,4", *SMALL)
     for text in ("{", '{"points": 3}', "[]"):
@@ -198,6 +207,7 @@ def test_no_run(folder: str) -> None:
     )
 
 
+@pytest.mark.slow
 def test_status_imports_no_torch(sweep: Path) -> None:
     script = (
         "import sys\nfrom dpfl_bench.cli import main\ntry:\n main(['status'])\nexcept SystemExit as stop:\n"

@@ -97,7 +97,9 @@ class SendPassage(Sums):
         return door.quantile.next(self.clip, (float(self.below) + noise) / self.round.divisor + 0.5)
 
     def _count(self, bounded: Tensor, messages: Tensor, norms: Tensor) -> None:
-        """Add to the sums. bounded, messages: (c, d). norms: of the updates before bounding, (c,)."""
+        """Add to the sums. bounded, messages: (c, d). norms: of the updates before bounding,
+        (c,).
+        """
         door = self.door
         self.total = self.total + messages.sum(0)
         self.clients += len(messages)
@@ -127,5 +129,7 @@ class SendPassage(Sums):
 
 
 def _square(rows: Tensor) -> Tensor:
-    """|rows|^2 in the widest format: little may be left of it once the noise's share is subtracted."""
+    """|rows|^2 in the widest format: little may be left of it once the noise's share is
+    subtracted.
+    """
     return rows.to(device.wide(rows.device)).square().sum()

@@ -1,4 +1,6 @@
-"""Basic composition: pure releases add up. Either neighbouring relation, any sampling, delta = 0."""
+"""Basic composition: pure releases add up. Either neighbouring relation, any sampling, delta =
+0.
+"""
 
 from __future__ import annotations
 

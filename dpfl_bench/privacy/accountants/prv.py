@@ -108,9 +108,10 @@ def _of_one_gaussian(rate: float, noise: float, times: int, delta: float) -> flo
 
 
 class _Absent:
-    """The privacy loss in the other order, log(Q/P) under Q = N(0, s^2), with P = (1 - q) Q + q N(1,
-    s^2): what Opacus asks of a loss. Its Rényi divergences are at most those of the first order
-    (Mironov, Talwar & Zhang 2019, Theorem 5), so the window that Opacus takes from those holds it.
+    """The privacy loss in the other order, log(Q/P) under Q = N(0, s^2), with P = (1 - q) Q + q
+    N(1, s^2): what Opacus asks of a loss. Its Rényi divergences are at most those of the first
+    order (Mironov, Talwar & Zhang 2019, Theorem 5), so the window that Opacus takes from those
+    holds it.
     """
 
     def __init__(self, sample_rate: float, noise_multiplier: float) -> None:

@@ -107,8 +107,8 @@ def _add_in_order(layer: _ConvNd, summed: Tensor, total: Tensor) -> None:
 
 
 def _patches(layer: _ConvNd, x: Tensor, g: Tensor, shifts: int = 1) -> Tensor:
-    """The patch of the input that each position sees: (n, positions, kernel x channels), copied from
-    a view in which patches overlap.
+    """The patch of the input that each position sees: (n, positions, kernel x channels), copied
+    from a view in which patches overlap.
 
     shifts: of `_shifts`. If above 1, only the patches of the kernel's first part, with the further
     positions below that the other parts see.
@@ -126,8 +126,8 @@ def _patches(layer: _ConvNd, x: Tensor, g: Tensor, shifts: int = 1) -> Tensor:
 
 
 def _shifts(layer: _ConvNd) -> int:
-    """Into how many parts the kernel's rows are cut. Each part sees at one row of positions what the
-    part before it sees one row of positions further down, so the patches of one part serve all.
+    """Into how many parts the kernel's rows are cut. Each part sees at one row of positions what
+    the part before it sees one row of positions further down, so the patches of one part serve all.
 
     Then fewer numbers are copied, but more products are computed. That pays where numpy multiplies,
     and for narrow products.
@@ -141,7 +141,9 @@ def _shifts(layer: _ConvNd) -> int:
 
 
 def _patch_gradients(layer: _ConvNd, x: Tensor, g: Tensor) -> Tensor:
-    """Each record's gradient by batched products of positions and patches: (n, o k), channels last."""
+    """Each record's gradient by batched products of positions and patches: (n, o k), channels
+    last.
+    """
     shifts, across = _shifts(layer), math.prod(g.shape[3:])
     patches, g = _patches(layer, x, g, shifts), g.flatten(2)
     n, o, p = g.shape

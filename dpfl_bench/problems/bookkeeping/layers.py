@@ -1,4 +1,6 @@
-"""The layers of a module that book-keeping has a rule for: their parameters, in the module's order."""
+"""The layers of a module that book-keeping has a rule for: their parameters, in the module's
+order.
+"""
 
 from __future__ import annotations
 

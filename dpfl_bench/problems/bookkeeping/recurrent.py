@@ -39,8 +39,8 @@ def lstm(
 def _one_layer(
     tap: Tap, room: Room, layer: nn.LSTM, number: int, x: Tensor, h: Tensor, c: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """x: (n, times, k), h and c: (n, hidden). Returns the hidden states, (n, times, hidden), the last
-    one of them, and the last cell, (n, hidden) each.
+    """x: (n, times, k), h and c: (n, hidden). Returns the hidden states, (n, times, hidden), the
+    last one of them, and the last cell, (n, hidden) each.
     """
     names = [
         f"{name}_l{number}"

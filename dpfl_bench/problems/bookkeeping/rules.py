@@ -6,9 +6,9 @@ input x and the loss's gradient g by the layer's output.
 | Linear | weight: sum_p g_p x_p' over the record's positions p; bias: sum_p g_p |
 | Conv, ConvTranspose | the same with patches of x (`convolutions.py`) |
 | Embedding | row v: sum of g_p over the positions p of token v, none for padding_idx |
-| GroupNorm, InstanceNorm, LayerNorm, RMSNorm | weight: sum_p g_p z_p with the normalised z; bias: sum_p g_p |
-| PReLU | sum_p g_p min(x_p, 0) |
-| LSTM | Linear's, twice in each of its layers (`recurrent.py`) |
+| GroupNorm, InstanceNorm, LayerNorm, RMSNorm | weight: sum_p g_p z_p with the normalised z; bias:
+sum_p g_p | | PReLU | sum_p g_p min(x_p, 0) | | LSTM | Linear's, twice in each of its layers
+(`recurrent.py`) |
 """
 
 from __future__ import annotations

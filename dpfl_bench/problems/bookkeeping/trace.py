@@ -38,8 +38,9 @@ class Trace:
     def run(self, module: nn.Module, losses: Losses, features: Tensor, targets: Tensor, tried: bool) -> None:
         """The forward and the backward pass. Raises Untappable where the rules do not hold.
 
-        Inside its layer (`forward`) a parameter is a constant. If a gradient reaches it nevertheless,
-        it has been used outside of its layer. tried: it is known that no parameter is used so.
+        Inside its layer (`forward`) a parameter is a constant. If a gradient reaches it
+        nevertheless, it has been used outside of its layer. tried: it is known that no parameter is
+        used so.
         """
         hidden = [parameter for parameter in self.layers.parameters if not parameter.requires_grad]
         try:

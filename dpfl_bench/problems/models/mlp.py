@@ -1,5 +1,5 @@
-"""Fully connected networks. What a dry run reads of them is here, so torch is imported where they are
-built.
+"""Fully connected networks. What a dry run reads of them is here, so torch is imported where they
+are built.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""3D U-Nets for volumes. What a dry run reads of them is here; unet.py has the network, with torch."""
+"""3D U-Nets for volumes. What a dry run reads of them is here; unet.py has the network, with
+torch.
+"""
 
 from __future__ import annotations
 

@@ -48,7 +48,9 @@ IN_OTHER_COLUMNS = {
 
 
 def groups(points: Iterable[Row]) -> dict[tuple[Any, ...], list[Row]]:
-    """What may be compared, in the order of the table: no privacy first, then the largest budget."""
+    """What may be compared, in the order of the table: no privacy first, then the largest
+    budget.
+    """
 
     def key(point: Row) -> tuple[Any, ...]:
         return tuple(-point[k] if k == "budget" else point[k] for k in KEYS)

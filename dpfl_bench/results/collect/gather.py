@@ -1,4 +1,6 @@
-"""Run folders in; results.csv, the optimal-(E, T) table and the U-curves out, with what is missing."""
+"""Run folders in; results.csv, the optimal-(E, T) table and the U-curves out, with what is
+missing.
+"""
 
 from __future__ import annotations
 
@@ -148,7 +150,9 @@ def collect(
 def _completed(
     table: Table, points: Sequence[Row], bad: Sequence[Row], where: Mapping[str, Path], apart: Sequence[Clash]
 ) -> tuple[Table, list[Caveat]]:
-    """With the eps of all models and what is mixed in each row; and what else is to be said of it."""
+    """With the eps of all models and what is mixed in each row; and what else is to be said of
+    it.
+    """
     rows, silent = with_eps_of_all(table.rows, points, where)
     rows = marked(rows, points, apart)
     said = [*caveats.of_table(rows, points, bad, where), *caveats.of_all(silent, rows)]

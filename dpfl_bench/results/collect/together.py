@@ -42,7 +42,9 @@ def with_eps_of_all(
 
 
 def eps_of_all(point: Row, folders: Mapping[str, Path]) -> tuple[float | None, str]:
-    """(eps, nothing), or (None, why there is no number). Without privacy there is nothing to say."""
+    """(eps, nothing), or (None, why there is no number). Without privacy there is nothing to
+    say.
+    """
     if point["budget"] == math.inf or point.get("eps") is None:
         return None, ""
     if point["n_seeds"] == 1:

@@ -25,8 +25,8 @@ OWES = ("launch", "at_once", "waits_for_others")  # the attributes of `base.Laun
 def chosen(node: Mapping[str, Any]) -> Launcher:
     """The launcher of `hydra/launcher=...`, constructed with the node's other keys.
 
-    A user's own class is imported and called here, so a dry run asks `is_shipped` first. ConfigError
-    for a class that is no launcher, and for a key that it does not take.
+    A user's own class is imported and called here, so a dry run asks `is_shipped` first.
+    ConfigError for a class that is no launcher, and for a key that it does not take.
     """
     path = BASIC if node["_target_"] == HYDRAS_BASIC else str(node["_target_"])
     if path.startswith(HYDRAS):

@@ -135,8 +135,8 @@ class _Crew:
         self.asked = True
 
     def listen(self) -> Iterator[Point]:
-        """Wait a little for the workers' lines, and drop the workers that died. Yields the points that
-        other processes have.
+        """Wait a little for the workers' lines, and drop the workers that died. Yields the points
+        that other processes have.
         """
         wait([worker.link for worker in self.workers], timeout=POLL)
         for worker in list(self.workers):
@@ -206,8 +206,8 @@ def _serve(link: Connection, threads: int | None) -> None:
 
 
 def _watching(parent: int) -> Callable[[], bool]:
-    """A function that says whether the command still lives. The command is our parent, or the parent
-    of the process that forked us; that process lives as long as its children.
+    """A function that says whether the command still lives. The command is our parent, or the
+    parent of the process that forked us; that process lives as long as its children.
     """
     command = multiprocessing.parent_process()
     return lambda: os.getppid() == parent and (command is None or command.is_alive())

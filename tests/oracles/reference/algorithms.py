@@ -202,7 +202,9 @@ def scaffold(
 
 
 def average_last(iterates: Sequence[Vector], x0: Vector, n: int) -> list[Vector]:
-    """The mean of the last n iterates after each round; at the beginning of x_0 and all there are."""
+    """The mean of the last n iterates after each round; at the beginning of x_0 and all there
+    are.
+    """
     points = [np.array(x0, dtype=np.float64), *iterates]
     averages = []
     for t in range(1, len(points)):

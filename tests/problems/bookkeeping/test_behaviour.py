@@ -130,6 +130,7 @@ def uncollected() -> Iterator[None]:
     gc.enable()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("uncollected")
 def test_nothing_waits_for_the_garbage_collector() -> None:
     module, x = built(LAYERS["conv2d"][0], torch.float32), records(LAYERS["conv2d"][1], torch.float32)

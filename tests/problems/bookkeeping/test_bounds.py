@@ -22,6 +22,8 @@ from dpfl_bench.problems.bookkeeping import (
 from dpfl_bench.problems.bookkeeping.recurrent import lstm
 from dpfl_bench.problems.models.mlp import mlp
 
+pytestmark = pytest.mark.one_in(8)
+
 # dropout
 
 

@@ -1,5 +1,5 @@
-"""Records' gradients from one forward and one backward pass, against each record alone in an ordinary
-float64 module.
+"""Records' gradients from one forward and one backward pass, against each record alone in an
+ordinary float64 module.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from dpfl_bench.problems.bookkeeping import (
     rules,
     supported,
 )
+
+pytestmark = pytest.mark.one_in(12)
 
 each_dtype = pytest.mark.parametrize("dtype", DTYPES)
 

@@ -1,4 +1,6 @@
-"""What a module may do with its layers: what is right, what is refused, and that errors are seen."""
+"""What a module may do with its layers: what is right, what is refused, and that errors are
+seen.
+"""
 
 from __future__ import annotations
 
@@ -24,6 +26,8 @@ from dpfl_bench.problems.bookkeeping import (
     supported,
 )
 from dpfl_bench.problems.models.mlp import mlp
+
+pytestmark = pytest.mark.one_in(8)
 
 # what the comparisons in test_layers.py would see
 
@@ -267,6 +271,7 @@ def test_losses_of_another_shape() -> None:
         Tapped(nn.Linear(4, 3), lambda outputs, targets: outputs.sum(), torch.zeros(5, 4), torch.zeros(5))
 
 
+@pytest.mark.slow
 def test_used_again_on_the_way_back() -> None:
     """Checkpointing computes the forward pass once more."""
     checkpoint = partial(torch.utils.checkpoint.checkpoint, use_reentrant=False)

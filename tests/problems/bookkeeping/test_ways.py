@@ -23,6 +23,8 @@ from dpfl_bench.problems.bookkeeping import (
     sums,
 )
 
+pytestmark = pytest.mark.one_in(12)
+
 each_dtype = pytest.mark.parametrize("dtype", DTYPES)
 
 
@@ -117,6 +119,7 @@ def channels(layer: nn.Module) -> int:
     return int(layer.in_channels)  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 def test_which_way_is_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
     """The small Gram matrix, the small gradient; and what exceeds the room is not kept."""
     called: list[str] = []

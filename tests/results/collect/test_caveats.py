@@ -99,6 +99,7 @@ def test_the_edge_of_the_local_steps(steps: tuple[int, ...], best_at: int, edge:
         assert found["edge"]["rows"][1]["edges"] == [edge]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("key", "values"), [("clip", (0.1, 0.3, 1.0)), ("lr", (0.5, 1.0, 2.0))])
 @pytest.mark.parametrize("place", [0, 1, 2])
 def test_the_edge_of_what_else_was_swept(key: str, values: tuple[float, ...], place: int) -> None:
@@ -134,6 +135,7 @@ def test_the_edge_is_that_beside_the_best() -> None:
     assert said()["edge"]["rows"][0]["edges"] == ["lr 1 of 1 to 4"]
 
 
+@pytest.mark.slow
 def test_no_baseline_and_the_command_that_adds_it() -> None:
     sweep = (
         "run",
@@ -246,6 +248,7 @@ def test_a_run_of_several_seeds_that_tells_no_spread_has_none() -> None:
     assert "| 0.2000 | 2 |" in Path("out/table.md").read_text()
 
 
+@pytest.mark.slow
 def test_a_gap_between_splits() -> None:
     """The baseline ran on a hard split, the private runs on three: their difference is of the
     splits.

@@ -33,6 +33,7 @@ def parsed(text: str) -> dict[str, Any]:
     return {key: yaml.safe_load(value) for key, value in flat(text).items()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("group", ["algo", "dataset", "model", "partition", "privacy"])
 def test_every_config_reads_as_by_a_parser(group: str) -> None:
     composer = compose.Composer(None, "config")
@@ -60,6 +61,7 @@ def test_odd_values_read_as_by_a_parser() -> None:
     assert parsed(text) == flattened(yaml.safe_load(text)) == flattened(config)
 
 
+@pytest.mark.slow
 def test_random_configs_read_as_by_a_parser() -> None:
     dice = random.Random(0)
     leaves = [

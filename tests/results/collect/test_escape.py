@@ -22,6 +22,8 @@ from dpfl_bench.results import escape, plots
 from dpfl_bench.results.collect import tables
 from dpfl_bench.results.collect.gather import collect
 
+pytestmark = pytest.mark.one_in(4)
+
 NASTY = [
     "<script>alert(1)</script>",
     '<img src=x onerror="alert(1)">',
@@ -93,6 +95,7 @@ def runs_with(field: str, name: str, number: int) -> None:
         finish(f"r{number}.{steps}", **more)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:Glyph")
 @pytest.mark.parametrize(
     "field", ["algo", "dataset", "model", "run_id", "subset", "unit", "override", "column"]
@@ -183,6 +186,7 @@ def test_latex_joins_no_signs_of_a_name() -> None:
     assert (escape.tex("-1a"), escape.tex("infx"), escape.tex("é Ą 日")) == ("-1a", "infx", "é A ?")
 
 
+@pytest.mark.slow
 def test_two_names_have_two_pictures() -> None:
     """Though a file's name cannot hold their difference."""
     for number, dataset in enumerate(("a/b", "a_b", "a\\b", "x" * 300, "x" * 301)):

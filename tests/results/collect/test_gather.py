@@ -270,6 +270,7 @@ def test_equal_runs_give_equal_files_whatever_the_order_and_the_time() -> None:
         assert (Path("one/out") / name).read_bytes() == (Path("two/out") / name).read_bytes()
 
 
+@pytest.mark.slow
 def test_a_real_sweep_over_seeds_is_that_with_repeats() -> None:
     """Seeds as runs of their own, or repeats of one run: the same point, mean and standard
     deviation; a column for what was swept.

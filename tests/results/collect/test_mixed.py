@@ -260,6 +260,7 @@ def test_two_folders_of_one_run_that_differ_are_told() -> None:
     assert call("collect", "one", "two", "--to", "out", "--mixed").code == 0
 
 
+@pytest.mark.slow
 def test_hashes_in_a_result_are_not_trusted_to_be_hashes() -> None:
     finish("a", **origin(), origin_is="fine")
     for strange in ([], {"targets": []}, {"targets": 5, "data": {"x": 1}}, None):

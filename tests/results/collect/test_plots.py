@@ -1,4 +1,6 @@
-"""The U-curves: which are drawn, and that nothing of them is cut off or runs into something else."""
+"""The U-curves: which are drawn, and that nothing of them is cut off or runs into something
+else.
+"""
 
 from __future__ import annotations
 
@@ -130,13 +132,17 @@ def test_nothing_is_cut_off_or_overlaps(
 
 
 def test_one_seed_has_no_band_in_the_legend(monkeypatch: pytest.MonkeyPatch) -> None:
-    told: list[list[str]] = []
-    saved = Figure.savefig
-    kept = lambda figure, *a, **k: (
-        told.append([t.get_text() for t in figure.legends[0].get_texts()]),
-        saved(figure, *a, **k),
-    )
+    legends: list[list[str]] = []
+    save = Figure.savefig
+
+    def kept(figure: Figure, *arguments: Any, **options: Any) -> None:
+        legends.append([text.get_text() for text in figure.legends[0].get_texts()])
+        save(figure, *arguments, **options)
+
     monkeypatch.setattr(Figure, "savefig", kept)
     for seeds in (1, 3):
         plots.u_curves(points(1, [INF, 2.0], [1, 2], seeds), Path("u.png"), "x")
-    assert told == [["no privacy", "ε = 2", "best"], ["no privacy", "ε = 2", "best", "± one std over seeds"]]
+    assert legends == [
+        ["no privacy", "ε = 2", "best"],
+        ["no privacy", "ε = 2", "best", "± one std over seeds"],
+    ]

@@ -379,6 +379,7 @@ def config(**changes: Any) -> str:
     ).format(**given)
 
 
+@pytest.mark.slow
 def test_the_best_by_another_measure() -> None:
     """Errors of a hundred test records are coarse; a loss tells points apart that have the same
     error.

@@ -294,6 +294,7 @@ def test_the_picture_of_a_run_says_both(monkeypatch: pytest.MonkeyPatch) -> None
     assert "ε = 2 each, 3.01 all 2 together, δ" in titles[1]
 
 
+@pytest.mark.slow
 def test_real_runs_of_seeds_are_those_with_repeats() -> None:
     sampled = (
         "run",

@@ -54,6 +54,7 @@ def outputs(swept: Path) -> None:
     shutil.copytree(swept, "outputs")
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("outputs")
 def test_a_point_that_diverged_is_a_candidate() -> None:
     """It would have been tried, and that it diverged was learnt from private data."""
@@ -75,6 +76,7 @@ def test_a_point_that_diverged_is_a_candidate() -> None:
     assert "| trials | eps with tuning |" in call("collect", "outputs/runs", "--tuning-eps").out
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("outputs")
 def test_the_best_of_the_sweep_has_an_eps_of_its_own() -> None:
     """Four points a row: as `selection` says of Gaussians calibrated to the same budget, which is
@@ -94,6 +96,7 @@ def test_the_best_of_the_sweep_has_an_eps_of_its_own() -> None:
         assert ("(nothing, if there was none)" in notes[1]) == (distribution == "poisson")
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("outputs")
 def test_the_mean_of_the_trials_can_be_said() -> None:
     by_mean = [tuned("--tuning-trials", mean)[0][2.0] for mean in ("1", "2", "4", "100")]
@@ -124,6 +127,7 @@ def test_where_there_is_no_privacy_there_is_nothing_to_tell() -> None:
     assert notes[-1] == "no eps with tuning: all runs have eps=inf, there is no privacy to lose"
 
 
+@pytest.mark.slow
 def test_the_noisiest_run_does_not_speak_for_the_others() -> None:
     """The largest divergence counts: of a run whose noise was given, and one point beside it that
     has less.

@@ -52,8 +52,8 @@ def _ranges(numbers: list[int]) -> str:
 
 
 def choice(number: int, answer: Literal["cancel", "detach"] | None, jobs: int) -> Choice:
-    """`answer`, where the user has given one. Else Ctrl-C asks on a terminal, and cancels where nobody
-    can answer; any other signal means the launcher alone.
+    """`answer`, where the user has given one. Else Ctrl-C asks on a terminal, and cancels where
+    nobody can answer; any other signal means the launcher alone.
     """
     if answer is not None:
         return answer

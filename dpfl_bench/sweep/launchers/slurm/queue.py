@@ -83,7 +83,9 @@ def insist(*command: str) -> str:
 
 
 def ask(*command: str) -> str:
-    """What a command of Slurm's prints. The user's own squeue and sacct settings do not change it."""
+    """What a command of Slurm's prints. The user's own squeue and sacct settings do not change
+    it.
+    """
     environment = {
         key: value for key, value in os.environ.items() if not key.startswith(("SQUEUE_", "SACCT_"))
     }
