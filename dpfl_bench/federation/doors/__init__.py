@@ -7,7 +7,7 @@ its factor (`problems/problem.py`, `clipped_gradient`).
 | `send.py` | the settings of the send door (client level) |
 | `send_passage.py` | clips each client's update to norm C, sums the messages, records the release |
 | `send_noise.py` | adds the noise of the send door, to single messages or to their sum |
-| `gradient.py` | record level: clips each record's gradient to norm C, adds noise to each lot's sum |
+| `gradient.py` | record level: clips each record's gradient to norm C, noise to each lot's sum |
 | `quantile.py` | adaptive clipping: C of the next round |
 | `formats.py` | the number format of the noise |
 
