@@ -28,7 +28,7 @@ def command(words: list[str]) -> int:
     from dpfl_bench.experiment.plan import plan
 
     composed = compose.composed(flags.overrides, flags.config_dir, flags.config_name)
-    planned = plan(settings(composed), detailed=flags.json or flags.views)
+    planned = plan(settings(composed), detailed=flags.json or flags.views, every=flags.views)
     arguments.answer(planned, flags.json, text)
     return 0
 

@@ -1,6 +1,4 @@
-"""What a run would spend and what theory expects of it. No training, no data, no
-torch.
-"""
+"""What a run would spend and what theory expects of it. No training, no data, no torch."""
 
 from __future__ import annotations
 
@@ -22,13 +20,15 @@ NO_CALL = (
 )
 
 
-def plan(settings: Settings, detailed: bool = True) -> dict[str, Any]:
-    """Everything that `dpfl-bench plan --json` prints; with all observers and the course of eps
-    over the rounds if `detailed`.
+def plan(settings: Settings, detailed: bool = True, every: bool = False) -> dict[str, Any]:
+    """Everything that `dpfl-bench plan --json` prints.
+
+    detailed: with all observers, and the course of eps over the rounds. every: ask also the
+    accountants that are asked by name alone. PRV is one, and its package takes seconds to import.
     """
     with only_ours(NO_CALL):
         budget = Budget.of(settings, drawn_schedules(settings))
-        plan: dict[str, Any] = clean(_plan(budget, Guarantee.of(budget, every=detailed), detailed))
+        plan: dict[str, Any] = clean(_plan(budget, Guarantee.of(budget, every=every), detailed))
     return plan
 
 
