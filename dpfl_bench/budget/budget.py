@@ -123,6 +123,8 @@ class Budget:
     def noise(self) -> Noise:
         if self.whole is not None:
             return self.whole.noise
+        if not self.settings.private:
+            return Noise(self.settings, 0.0)
         self.check()
         multiplier = noise.multiplier(
             self.settings, self.planned, self.observer, lambda: (self.observed, self.rate)

@@ -7,12 +7,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from dpfl_bench.budget.budget import Budget
 from dpfl_bench.config.settings import Settings
 from dpfl_bench.config.targets import remembers
 from dpfl_bench.privacy.released.composition import Companion, Composition, View
+
+if TYPE_CHECKING:
+    from dpfl_bench.budget.budget import Budget  # with numpy; who only reads a record needs none
 
 STOPPED = (
     "that the run stopped: every update of a round was blanked, for none was finite, and that follows from"

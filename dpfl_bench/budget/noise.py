@@ -78,15 +78,13 @@ def multiplier(
     observer: Observer,
     releases_seen: Callable[[], tuple[int, float]],
 ) -> float:
-    """The noise multiplier that the settings ask for (see `Noise`); 0 without privacy.
+    """The noise multiplier that the settings of a private run ask for (see `Noise`).
 
     planned: what one seed releases. observer: whose view the target eps bounds. releases_seen: for
     the papers' formula, how many releases of one client the observer sees, and the sampling rate of
     clients that amplifies.
     """
     privacy = settings.privacy
-    if not settings.private:
-        return 0.0
     if privacy.calibration == "fixed":
         return _given(settings, privacy)
     if privacy.calibration == "formula":

@@ -98,7 +98,10 @@ def test_all_that_tell_of_a_run_tell_one_guarantee(overrides: tuple[str, ...]) -
         return
     assert differing(guarantee, result) == []
     assert differing(guarantee, privacy) == []
-    plan, whole = call("plan", "--json", *overrides).json, Guarantee.of(budget_of(overrides), every=True)
+    plan, whole = (
+        call("plan", "--json", "--views", *overrides).json,
+        Guarantee.of(budget_of(overrides), every=True),
+    )
     assert differing(whole, plan) == []
     assert told.keys() <= result.keys() | privacy.keys() | plan.keys()
     assert plan["observers"] == _json(whole.observers)
