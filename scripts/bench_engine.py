@@ -138,7 +138,7 @@ def _records(clients: int, each: int) -> Any:
 def seconds_per_round(made: Any, rounds: int, repeat: int) -> Iterator[float]:
     """After some rounds that are not counted."""
     from dpfl_bench.experiment import engine, job, train
-    from dpfl_bench.experiment.player import build_player
+    from dpfl_bench.experiment.build_player import build_player
 
     schedule = made.schedules[0]
     player = build_player(made.settings, made.budget, made.problem, made.data, schedule.seed)
@@ -219,7 +219,7 @@ def checked(work: Workload, rounds: int, more: list[str]) -> dict[str, float]:
 
 def _differences(made: Any) -> Iterator[float]:
     from dpfl_bench.experiment import job, train
-    from dpfl_bench.experiment.player import build_player
+    from dpfl_bench.experiment.build_player import build_player
 
     schedule = made.schedules[0]
     player = build_player(made.settings, made.budget, made.problem, made.data, schedule.seed)

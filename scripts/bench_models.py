@@ -32,7 +32,7 @@ def measure(case: Case, unit: str) -> dict[str, float]:
     """
     from dpfl_bench.config import compose, validate
     from dpfl_bench.experiment import job
-    from dpfl_bench.experiment.player import build_player
+    from dpfl_bench.experiment.build_player import build_player
     from dpfl_bench.federation.alone import Alone
 
     overrides = (

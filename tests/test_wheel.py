@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from dpfl_bench.results import modules
+from dpfl_bench.results import code_hashes
 
 ROOT = Path(__file__).parent.parent
 LEFT_OUT = shutil.ignore_patterns(
@@ -87,7 +87,7 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_the_wheel_holds_every_module_and_every_config(wheel: Path) -> None:
     held = set(zipfile.ZipFile(wheel).namelist())
-    modules = {path.relative_to(ROOT).as_posix() for path in (ROOT / "dpfl_bench").rglob("*.py")}
+    code_hashes = {path.relative_to(ROOT).as_posix() for path in (ROOT / "dpfl_bench").rglob("*.py")}
     configs = {f"dpfl_bench/{path.relative_to(ROOT).as_posix()}" for path in (ROOT / "conf").rglob("*.yaml")}
     packages = {path.parent.relative_to(ROOT).as_posix() for path in (ROOT / "dpfl_bench").rglob("*.py")}
     folders = {
@@ -95,9 +95,9 @@ def test_the_wheel_holds_every_module_and_every_config(wheel: Path) -> None:
     }
     assert packages | folders <= {name.rpartition("/")[0] for name in held}
     assert {f"{package}/__init__.py" for package in packages} <= held
-    assert len(modules) > 30
+    assert len(code_hashes) > 30
     assert len(configs) > 20
-    assert modules | configs | {"dpfl_bench/conf/__init__.py", "dpfl_bench/py.typed"} <= held
+    assert code_hashes | configs | {"dpfl_bench/conf/__init__.py", "dpfl_bench/py.typed"} <= held
     assert not [name for name in held if name.startswith(("tests/", "outputs/", "scripts/"))]
 
 
@@ -116,7 +116,7 @@ def test_it_runs_elsewhere(installed: Path, wheel: Path, tmp_path: Path) -> None
     environment = json.loads((folder / "env.json").read_text())
     assert environment["commit"] == shell("git", "rev-parse", "HEAD", cwd=wheel.parents[1] / "source").strip()
     assert environment["dirty"] is False
-    assert result["origin"]["package"] == modules.package(), "its code is the checkout's"
+    assert result["origin"]["package"] == code_hashes.package(), "its code is the checkout's"
     assert [path.name for path in cwd.iterdir()] == ["outputs"]
 
 

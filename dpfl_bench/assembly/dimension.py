@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dpfl_bench.checks.declared import count_of
 from dpfl_bench.checks.errors import ConfigError
+from dpfl_bench.checks.signatures import count_of
 from dpfl_bench.config.settings import Settings
 from dpfl_bench.config.targets import check_call, target
 

@@ -4,7 +4,7 @@
 |---|---|
 | budget.py | the whole, thin; the other files are its parts |
 | schedules.py | one schedule a seed |
-| foreseen.py | who will hold which record, before data load |
+| foreseen_holders.py | who will hold which record, before data load |
 | released.py | what the accountants are asked about |
 | noise.py | the noise multiplier: solved for, by formula, or as given |
 | spent.py | eps by observer and accountant, and over the rounds |

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from dpfl_bench.budget import noise, refusals, released, spent
-from dpfl_bench.budget.foreseen import foreseen
+from dpfl_bench.budget.foreseen_holders import foreseen
 from dpfl_bench.budget.noise import Noise
 from dpfl_bench.budget.spent import Accounting
 from dpfl_bench.config.settings import Settings

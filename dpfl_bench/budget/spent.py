@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 
 from dpfl_bench.config.settings import Settings
 from dpfl_bench.privacy import accounting, calibration
-from dpfl_bench.privacy.cache import cached
+from dpfl_bench.privacy.answers_on_disk import cached
 from dpfl_bench.privacy.refusals import OutOfReach, PrivacyError
 from dpfl_bench.privacy.released.clients import Releases
 from dpfl_bench.privacy.released.composition import View

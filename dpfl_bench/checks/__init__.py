@@ -4,5 +4,5 @@
 |---|---|
 | errors.py | `ConfigError`: the one-line error of a user |
 | ranges.py | ranges of values, and the check of one value |
-| declared.py | what a function says of its parameters: types, ranges, counts |
+| signatures.py | what a function says of its parameters: types, ranges, counts |
 """

@@ -49,9 +49,9 @@ def _list(words: list[str]) -> int:
     parser.add_argument("--own-code", action="store_true", help=own)
     arguments.add_json(parser)
     flags = parser.parse_intermixed_args(words)
-    from dpfl_bench.data import listing
+    from dpfl_bench.data import overview
 
-    arguments.answer(listing.entries(flags.config_dir, flags.own_code), flags.json, listing.text)
+    arguments.answer(overview.entries(flags.config_dir, flags.own_code), flags.json, overview.text)
     return 0
 
 
@@ -73,12 +73,12 @@ def _files(verb: str, words: list[str]) -> int:
 
     composed = compose.composed([f"dataset={name}", *overrides], flags.config_dir, flags.config_name)
     dataset = settings(composed, used=("dataset",)).dataset
-    from dpfl_bench.data import verdict
+    from dpfl_bench.data import verify
 
-    way = {"fetch": verdict.fetched, "verify": verdict.verified}[verb]
+    way = {"fetch": verify.fetched, "verify": verify.verified}[verb]
     with redirect_stdout(sys.stderr):  # torchvision may print while it downloads
         report = way(name, dataset, lambda node: call(node, "dataset"))
-    arguments.answer(report, flags.json, verdict.text)
+    arguments.answer(report, flags.json, verify.text)
     if "error" in report:
         arguments.complain(report["error"])
     return int(report["code"])
@@ -107,18 +107,18 @@ def _show(words: list[str]) -> int:
     from dpfl_bench.assembly.algorithm import DESCRIBING
     from dpfl_bench.assembly.data import load_data
     from dpfl_bench.config import targets
-    from dpfl_bench.data import dealt
+    from dpfl_bench.data import show
     from dpfl_bench.results import plots
 
     names = {"dataset": chosen.dataset["name"], "partition": chosen.partition["name"]}
-    picture, table = dealt.targets(flags.to, chosen.outputs, "_".join(names.values()))
+    picture, table = show.targets(flags.to, chosen.outputs, "_".join(names.values()))
     refusal = "data show calls no code of your own unless you say --own-code"
     with nullcontext() if flags.own_code else targets.only_ours(refusal):
         loaded = load_data(chosen)
     ways = {key: value for key, value in chosen.partition.items() if key not in DESCRIBING}
     files = {"hash": loaded.partition_hash, "picture": str(picture), "table": str(table)}
-    shown = dealt.summary(loaded.records, loaded.parts, {**names, "ways": ways, **files})
-    dealt.save(table, loaded.partition_csv())
-    plots.partition(table, picture, dealt.title(shown))
-    arguments.answer(shown, flags.json, dealt.text)
+    shown = show.summary(loaded.records, loaded.parts, {**names, "ways": ways, **files})
+    show.save(table, loaded.partition_csv())
+    plots.partition(table, picture, show.title(shown))
+    arguments.answer(shown, flags.json, show.text)
     return 0

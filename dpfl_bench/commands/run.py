@@ -30,17 +30,17 @@ def command(words: list[str]) -> int:
     if not flags.multirun and (flag := next((flag for flag in ONLY_OF_SWEEPS if flag in words), None)):
         arguments.complain(f"{flag}: expected a sweep; say -m too")
         return 2
-    preload("dpfl_bench.sweep.all_jobs")
+    preload("dpfl_bench.sweep.whole_sweep")
     from dpfl_bench.results.provenance import Answer
-    from dpfl_bench.sweep import all_jobs, single
+    from dpfl_bench.sweep import one_run, whole_sweep
 
     config = (flags.config_dir, flags.config_name)
     answer = Answer(flags.force, flags.accept)
     if not flags.multirun:
-        return single.run_one(flags.overrides, *config, answer)
+        return one_run.run_one(flags.overrides, *config, answer)
     again = shlex.join(["dpfl-bench", "run", *(word for word in words if word not in NOT_TO_FINISH)])
-    ways = all_jobs.Ways(again, flags.dry_run, not flags.no_retry, answer, flags.on_interrupt)
-    return all_jobs.run_all(flags.overrides, *config, ways)
+    ways = whole_sweep.Ways(again, flags.dry_run, not flags.no_retry, answer, flags.on_interrupt)
+    return whole_sweep.run_all(flags.overrides, *config, ways)
 
 
 def start_early(words: Sequence[str]) -> None:
@@ -50,9 +50,9 @@ def start_early(words: Sequence[str]) -> None:
     given = set(words)
     elsewhere = {"--dry-run", "hydra/launcher=slurm", "--help", "-h", "--cfg", "-c"}
     if given & {"-m", "--multirun"} and not given & elsewhere:
-        from dpfl_bench.sweep import early
+        from dpfl_bench.sweep import fork_server
 
-        early.start()
+        fork_server.start()
 
 
 def _shown(flags: argparse.Namespace) -> int:

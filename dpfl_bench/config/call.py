@@ -8,7 +8,7 @@ import inspect
 from collections.abc import Mapping
 from typing import Any
 
-from dpfl_bench.checks import declared
+from dpfl_bench.checks import signatures
 from dpfl_bench.checks.errors import ConfigError
 from dpfl_bench.checks.ranges import check
 from dpfl_bench.config.targets import check_call, target
@@ -29,11 +29,11 @@ def call(node: Mapping[str, Any], group: str, **given: Any) -> Any:
             f"{group}.{missing[0]}: expected a value, for {node['_target_']} needs it; add it to the YAML"
             " file"
         )
-    hints = declared.types(function)
+    hints = signatures.types(function)
     typed = {
         k: checked(f"{group}.{k}", v, hints[k]) if k in node and k in hints else v for k, v in offered.items()
     }
-    for name, allowed in declared.ranges(function).items():
+    for name, allowed in signatures.ranges(function).items():
         if name in node:
             check(f"{group}.{name}", typed[name], allowed)
     return function(**{k: v for k, v in typed.items() if k in wanted})

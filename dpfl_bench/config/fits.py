@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Mapping
 from functools import cache
 from typing import Any
 
-from dpfl_bench.checks import declared, ranges
+from dpfl_bench.checks import ranges, signatures
 from dpfl_bench.checks.errors import ConfigError
 from dpfl_bench.config import catalogue
 from dpfl_bench.config.identity import packaged
@@ -21,7 +21,7 @@ from dpfl_bench.config.targets import ours, target
 from dpfl_bench.data import published
 from dpfl_bench.data.records import Scaling, check_tokens
 from dpfl_bench.data.source import source_of
-from dpfl_bench.federation import lot_size, shares
+from dpfl_bench.federation import lot_size, preconditions
 from dpfl_bench.federation.dealing import Node
 
 GROUPS = ("dataset", "partition", "model")
@@ -48,7 +48,7 @@ def _declared(node: Mapping[str, Any]) -> Mapping[str, ranges.Range]:
     """The ranges that a function of ours declares. A user's own is not imported here: its ranges
     are checked when a run calls it.
     """
-    return declared.ranges(target(node)) if ours(node) else {}
+    return signatures.ranges(target(node)) if ours(node) else {}
 
 
 def _check_dataset(settings: Settings) -> None:
@@ -103,7 +103,7 @@ def _check_partition(settings: Settings) -> None:
         return
     if says.by_class:
         name = str(partition["_target_"]).rpartition(".")[2]
-        shares.classes(task(dataset) in ("classify", None), name)
+        preconditions.classes(task(dataset) in ("classify", None), name)
     if says.natural:
         _check_natural(settings)
     # of records that clients split, the training records are not all
@@ -120,7 +120,7 @@ def _check_natural(settings: Settings) -> None:
     key = _facts(settings).get("natural")
     owners = 0 if key == "none" else settings.dataset.get(str(key))
     if owners is not None:
-        shares.natural(owners, settings.clients)
+        preconditions.natural(owners, settings.clients)
 
 
 def _check_lots_of_chance(settings: Settings, drawn: Callable[[int, int, Node], int], known: int) -> None:
@@ -154,7 +154,7 @@ def _check_model(settings: Settings) -> None:
             f"model={settings.model['name']}: expected records with {_axes(needs['axes'])},"
             f" dataset={dataset['name']} has dataset.shape={dataset['shape']}; use model={use}"
         )
-    check = declared.check_of(target(settings.model)) if ours(settings.model) else None
+    check = signatures.check_of(target(settings.model)) if ours(settings.model) else None
     if check is not None:
         check(settings.model, dataset["shape"], settings.eps)
 

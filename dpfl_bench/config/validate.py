@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from dpfl_bench.checks.errors import ConfigError
 from dpfl_bench.checks.ranges import check as check_range
-from dpfl_bench.config import fits, refusals, rounds, trackers
+from dpfl_bench.config import fits, refusals, rounds, tracker_names
 from dpfl_bench.config.catalogue import GROUPS
 from dpfl_bench.config.compose import Composed
 from dpfl_bench.config.ranges import SETTINGS
@@ -40,7 +40,7 @@ def settings(composed: Composed, used: Collection[str] = fits.GROUPS) -> Setting
     _check_choices(config)
     config["dataset"] = _as_the_model_sees(_without_stale(config["dataset"], composed.reference["dataset"]))
     _fill_suggested(config)
-    trackers.check(config["trackers"])
+    tracker_names.check(config["trackers"])
     config.update(rounds.lengths(config))
     suggested = config["eval_every"] is None
     for key in ONLY_FOR_COMPOSING:

@@ -12,8 +12,8 @@
 | synthetic.py | generated federations |
 | prepare.py | from raw records to what clients hold |
 | standardise, published, features, feature_cache, augment | its steps |
-| download.py, root.py, torchvision_import.py | files on this machine |
+| download.py, folder.py, torchvision_import.py | files on this machine |
 | pickled.py | pickles that are read and not run |
 | contents.py, indices.py | a hash of what was read; which record went to whom |
-| listing.py, verdict.py, dealt.py | what `data list`, `data verify` and `data show` say |
+| overview.py, verify.py, show.py | what `data list`, `data verify` and `data show` say |
 """

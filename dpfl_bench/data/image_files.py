@@ -17,9 +17,9 @@ import numpy as np
 
 from dpfl_bench.data import pickled
 from dpfl_bench.data.download import file_checksum
+from dpfl_bench.data.folder import fetch_command
 from dpfl_bench.data.image_sets import ZIP, Files, ImageSet
 from dpfl_bench.data.records import DataError
-from dpfl_bench.data.root import fetch_command
 
 _CHUNK = 1 << 20
 # what readers of cut or foreign files raise

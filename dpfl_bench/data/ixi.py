@@ -25,8 +25,8 @@ import numpy as np
 
 from dpfl_bench.checks.ranges import COUNT
 from dpfl_bench.data import source as sources
+from dpfl_bench.data.folder import data_root
 from dpfl_bench.data.records import DataError, Records
-from dpfl_bench.data.root import data_root
 from dpfl_bench.data.source import Dataset, Presence, Source
 
 SHAPE = (48, 60, 48)

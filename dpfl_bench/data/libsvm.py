@@ -10,8 +10,8 @@ import numpy as np
 
 from dpfl_bench.data import source as sources
 from dpfl_bench.data.download import fetch, file_checksum
+from dpfl_bench.data.folder import data_root, fetch_command
 from dpfl_bench.data.records import DataError, Records
-from dpfl_bench.data.root import data_root, fetch_command
 from dpfl_bench.data.source import FETCH, Dataset, Presence, Source
 
 

@@ -12,8 +12,8 @@ import numpy as np
 
 from dpfl_bench.checks.ranges import COUNT, FRACTION
 from dpfl_bench.data import leaf, pickled
+from dpfl_bench.data.folder import data_root
 from dpfl_bench.data.records import DataError, Records
-from dpfl_bench.data.root import data_root
 from dpfl_bench.data.source import Dataset
 from dpfl_bench.rng import generator
 

@@ -8,9 +8,9 @@ from math import prod
 from pathlib import Path
 
 from dpfl_bench.data import source as sources
+from dpfl_bench.data.folder import data_root
 from dpfl_bench.data.image_sets import SETS, ZIP, ImageSet, find
 from dpfl_bench.data.records import Records
-from dpfl_bench.data.root import data_root
 from dpfl_bench.data.source import FETCH, MISMATCH, MISSING, OK, UNVERIFIED, Dataset, Presence, Source
 from dpfl_bench.data.torchvision_import import import_torchvision
 

@@ -4,10 +4,10 @@
 |---|---|
 | run.py | the whole, whatever interrupts it |
 | job.py | everything that a run is made of |
-| player.py | the round player of a seed |
+| build_player.py | the round player of a seed |
 | engine.py | backend, chunk of clients, number of workers |
 | train.py, resume.py | the loop over rounds; checkpoints |
-| measure.py, reference.py | what an evaluated round measures; the exact optimum |
+| measure.py, exact_optimum.py | what an evaluated round measures; the exact optimum |
 | report.py, privacy_record.py | result.json and privacy.json |
 | plan.py | what a run would spend, without running it |
 """

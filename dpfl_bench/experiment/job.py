@@ -19,7 +19,7 @@ from dpfl_bench.budget.schedules import drawn_schedules
 from dpfl_bench.checks.errors import ConfigError
 from dpfl_bench.config.settings import Settings
 from dpfl_bench.experiment import engine
-from dpfl_bench.experiment.reference import Reference, solve_reference
+from dpfl_bench.experiment.exact_optimum import Reference, solve_reference
 from dpfl_bench.federation.holders import Holders
 from dpfl_bench.federation.schedule import Schedule
 from dpfl_bench.machine import device

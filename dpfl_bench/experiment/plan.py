@@ -11,7 +11,7 @@ from dpfl_bench.budget.schedules import drawn_schedules
 from dpfl_bench.config.settings import Settings
 from dpfl_bench.config.targets import only_ours
 from dpfl_bench.privacy import calibration
-from dpfl_bench.results.clean import clean
+from dpfl_bench.results.json_numbers import clean
 
 MOMENTS = 10  # of a run, at which the plan says what is spent
 NO_CALL = (

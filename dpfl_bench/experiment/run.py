@@ -17,14 +17,14 @@ from dpfl_bench.checks.errors import ConfigError
 from dpfl_bench.config.call import call
 from dpfl_bench.config.settings import Settings
 from dpfl_bench.experiment import engine, measure, privacy_record, report, resume, train
+from dpfl_bench.experiment.build_player import build_player
 from dpfl_bench.experiment.job import Job, initial, prepare
-from dpfl_bench.experiment.player import build_player
 from dpfl_bench.federation.crew import Crew
 from dpfl_bench.federation.diagnostics import Diagnostics
 from dpfl_bench.federation.schedule import Schedule
 from dpfl_bench.federation.state import TrainingState
 from dpfl_bench.machine.signals import Interrupted, Stop, graceful
-from dpfl_bench.results import modules
+from dpfl_bench.results import code_hashes
 from dpfl_bench.results.attempt import attempt
 from dpfl_bench.results.environment import write_environment
 from dpfl_bench.results.folder import RunFolder
@@ -79,7 +79,7 @@ def _prepared(settings: Settings) -> tuple[Job, Origin]:
     """The job and its origin: hashes of the code, read before it is loaded, and of the loaded
     data.
     """
-    modules.package()
+    code_hashes.package()
     code = code_of(settings)
     job = prepare(settings)
     return job, Origin(code, job.data.contents)

@@ -11,7 +11,7 @@ from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from dpfl_bench.federation import shares
+from dpfl_bench.federation import preconditions
 
 if TYPE_CHECKING:
     import numpy as np
@@ -22,7 +22,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def _enough(records: int, clients: int, node: Node) -> None:
-    shares.enough(records, clients)
+    preconditions.enough(records, clients)
 
 
 def _equal(records: int, clients: int, node: Node) -> int:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from dpfl_bench.checks import ranges
 from dpfl_bench.checks.ranges import ALPHA, COUNT, OVERLAP, SIMILARITY
-from dpfl_bench.federation import shares
+from dpfl_bench.federation import preconditions
 from dpfl_bench.federation.dealing import Node, deals
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def iid(labels: np.ndarray, owners: np.ndarray | None, clients: int, rng: np.ran
     """All records at random, in equal shares (sizes differ by at most 1)."""
     import numpy as np
 
-    shares.enough(len(labels), clients)
+    preconditions.enough(len(labels), clients)
     return [np.sort(part) for part in np.array_split(rng.permutation(len(labels)), clients)]
 
 
@@ -37,7 +37,7 @@ def iid(labels: np.ndarray, owners: np.ndarray | None, clients: int, rng: np.ran
 
 
 def _enough_for_shards(records: int, clients: int, node: Node) -> None:
-    shares.enough(records, clients, node["shards_per_client"])
+    preconditions.enough(records, clients, node["shards_per_client"])
 
 
 def _smallest_shards(records: int, clients: int, node: Node) -> int:
@@ -76,7 +76,7 @@ def shards(
 
     _classes(labels, "shards")
     ranges.check("partition.shards_per_client", shards_per_client, COUNT)
-    shares.enough(len(labels), clients, shards_per_client)
+    preconditions.enough(len(labels), clients, shards_per_client)
     order, hands = _hands(len(labels), clients, rng, shards_per_client)
     pieces = np.array_split(by_label(order, labels), clients * shards_per_client)
     return [np.sort(np.concatenate([pieces[shard] for shard in hand])) for hand in hands]
@@ -119,7 +119,7 @@ def similarity(
 
     _classes(labels, "similarity")
     ranges.check("partition.percent", percent, SIMILARITY)
-    shares.enough(len(labels), clients)
+    preconditions.enough(len(labels), clients)
     order = rng.permutation(len(labels))
     sizes = equal_sizes(len(labels), clients)
     random = np.floor(sizes * percent / 100 + 0.5).astype(np.int64)
@@ -149,7 +149,7 @@ def dirichlet(
 
     _classes(labels, "dirichlet")
     ranges.check("partition.alpha", alpha, ALPHA)
-    shares.enough(len(labels), clients)
+    preconditions.enough(len(labels), clients)
     values, stock = np.unique(labels, return_counts=True)
     order = by_label(rng.permutation(len(labels)), labels)
     begin = np.cumsum(stock) - stock
@@ -166,7 +166,7 @@ def dirichlet(
 
 
 def _enough_to_overlap(records: int, clients: int, node: Node) -> None:
-    shares.overlapping(records, node["percent"])
+    preconditions.overlapping(records, node["percent"])
 
 
 def _share(records: int, clients: int, node: Node) -> int:
@@ -200,7 +200,7 @@ def overlap_of(records: int, clients: int, rng: np.random.Generator, percent: fl
     """`overlap` of so many records."""
     import numpy as np
 
-    size = shares.overlapping(records, percent)
+    size = preconditions.overlapping(records, percent)
     return [np.sort(rng.choice(records, size, replace=False)) for _ in range(clients)]
 
 
@@ -223,9 +223,9 @@ def natural(labels: np.ndarray, owners: np.ndarray | None, clients: int, rng: np
     from dpfl_bench.federation.parts import by_owner
 
     owned = np.empty(0, np.int64) if owners is None else owners
-    shares.natural(len(np.unique(owned)), clients)
+    preconditions.natural(len(np.unique(owned)), clients)
     return by_owner(owned)
 
 
 def _classes(labels: np.ndarray, name: str) -> None:
-    shares.classes(labels.dtype.kind in "iu" and labels.ndim == 1, name)
+    preconditions.classes(labels.dtype.kind in "iu" and labels.ndim == 1, name)

@@ -6,7 +6,7 @@
 | accountants/ | one file an accountant; `table.py` has their order |
 | divergences/ | the mathematics behind the accountants |
 | accounting.py | eps of a view by the accountants of the table |
-| calibration.py, cache.py | the noise for a budget; answers that are kept on disk |
+| calibration.py, answers_on_disk.py | the noise for a budget; answers that are kept on disk |
 | bounding.py | clip or normalise to norm C |
 | noise_draws.py, noise_grid.py | the noise itself; `privacy.noise=discrete` |
 | privunit.py, scalar_dp.py | PrivUnit for a direction, ScalarDP for a norm |

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dpfl_bench.privacy import accounting, refusals
 from dpfl_bench.privacy.accountants import table
 from dpfl_bench.privacy.accounting import accountants_for, at_most, candidates, epsilon
-from dpfl_bench.privacy.cache import cached, forget
+from dpfl_bench.privacy.answers_on_disk import cached, forget
 from dpfl_bench.privacy.divergences.gaussian import mu_for
 from dpfl_bench.privacy.released.clients import Releases
 from dpfl_bench.privacy.released.composition import Composition, View

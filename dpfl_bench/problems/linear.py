@@ -9,8 +9,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
-from dpfl_bench.checks.declared import counted_by
 from dpfl_bench.checks.ranges import NOT_NEGATIVE
+from dpfl_bench.checks.signatures import counted_by
 from dpfl_bench.problems.linear_size import parameters
 
 if TYPE_CHECKING:

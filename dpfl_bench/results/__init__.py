@@ -4,13 +4,13 @@
 |---|---|
 | folder.py | a run folder: the only place that knows its files |
 | lock.py, attempt.py | one process at a time in a folder |
-| origin.py, modules.py | the code and data that made a result, by hashes |
+| origin.py, code_hashes.py | the code and data that made a result, by hashes |
 | provenance.py | whether they are those of now |
 | environment.py | env.json and diff.patch |
 | sweeps.py | sweep.json |
 | summary.py | a result in one line |
 | differences.py | where two run folders differ |
 | plots.py, trackers.py | pictures; TensorBoard and Weights & Biases |
-| escape.py, clean.py | names and numbers on their way into other formats |
+| escape.py, json_numbers.py | names and numbers on their way into other formats |
 | collect/ | many runs in one table |
 """

@@ -15,8 +15,8 @@ from typing import Any
 
 import dpfl_bench
 from dpfl_bench.machine.device import numpy_multiplies
+from dpfl_bench.results.code_hashes import PACKAGE, is_installed
 from dpfl_bench.results.folder import RunFolder
-from dpfl_bench.results.modules import PACKAGE, is_installed
 from dpfl_bench.results.origin import Origin
 
 PACKAGES = (

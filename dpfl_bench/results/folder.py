@@ -19,7 +19,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dpfl_bench.results.clean import clean
+from dpfl_bench.results.json_numbers import clean
 from dpfl_bench.results.lock import holder, locked
 
 if TYPE_CHECKING:

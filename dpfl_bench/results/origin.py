@@ -9,7 +9,7 @@ from typing import Any
 
 from dpfl_bench.config.settings import Settings
 from dpfl_bench.data.contents import Contents
-from dpfl_bench.results import modules
+from dpfl_bench.results import code_hashes
 from dpfl_bench.results.folder import BROKEN, RunFolder
 
 FILE = "origin.json"
@@ -28,10 +28,10 @@ class Origin:
     @property
     def hashes(self) -> dict[str, str | None]:
         """`origin` in result.json. Equal where the same code and data would be used."""
-        targets = modules.joined({name: digest for name, (digest, _) in self.code.items()})
+        targets = code_hashes.joined({name: digest for name, (digest, _) in self.code.items()})
         return {
             "targets": targets,
-            "package": modules.package(),
+            "package": code_hashes.package(),
             "data": self.data.hash if self.data else None,
         }
 
@@ -42,7 +42,9 @@ class Origin:
 
 
 def code_of(settings: Settings) -> dict[str, tuple[str, str]]:
-    return modules.code(modules.named(settings.algo, settings.dataset, settings.model, settings.partition))
+    return code_hashes.code(
+        code_hashes.named(settings.algo, settings.dataset, settings.model, settings.partition)
+    )
 
 
 def read(folder: RunFolder) -> dict[str, Any]:

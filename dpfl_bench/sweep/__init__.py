@@ -3,11 +3,11 @@
 | file | what it is |
 |---|---|
 | points.py | every combination of what is swept, validated |
-| all_jobs.py | a sweep from its command to its last line |
-| single.py | the same for one run |
+| whole_sweep.py | a sweep from its command to its last line |
+| one_run.py | the same for one run |
 | dry_run.py, estimate.py | the jobs without running them, and how long they may take |
 | progress.py, status.py | where a sweep stands; the command for the rest |
 | replay.py | a run folder's question again |
-| early.py, warm.py | a process that has imported everything, to fork workers from |
+| fork_server.py, fork_server_imports.py | a process that has imported everything, to fork workers from |
 | launchers/ | how the points are run |
 """

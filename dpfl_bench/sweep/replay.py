@@ -16,7 +16,7 @@ from dpfl_bench.machine.say import say
 from dpfl_bench.results import differences
 from dpfl_bench.results.folder import BROKEN, FINISHED, RunFolder
 from dpfl_bench.results.provenance import Answer
-from dpfl_bench.sweep import single
+from dpfl_bench.sweep import one_run
 
 
 def replay(folder: str, check: bool, to: str) -> int:
@@ -32,7 +32,7 @@ def replay(folder: str, check: bool, to: str) -> int:
     second = RunFolder.at(again.outputs, again.run_id)
     _refuse_itself(first, second, to)
     _say_other_id(first, again)
-    code = single.computed(again, composed, Answer(force=True))
+    code = one_run.computed(again, composed, Answer(force=True))
     if known is None or not second.finished:
         return code
     return differences.tell(first, second, known, second.finished)

@@ -22,7 +22,7 @@ from dpfl_bench.assembly.algorithm import build_algorithm
 from dpfl_bench.assembly.data import load_data
 from dpfl_bench.config.settings import Settings
 from dpfl_bench.experiment import run, train
-from dpfl_bench.experiment.player import build_player
+from dpfl_bench.experiment.build_player import build_player
 from dpfl_bench.federation.alone import Alone
 from dpfl_bench.federation.diagnostics import Diagnostics
 from dpfl_bench.federation.round_player import RoundPlayer

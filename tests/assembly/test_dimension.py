@@ -12,8 +12,8 @@ from helpers.imported import loaded_by
 
 from dpfl_bench.assembly.dimension import dimension
 from dpfl_bench.assembly.model import build_problem
-from dpfl_bench.checks.declared import count_of
 from dpfl_bench.checks.errors import ConfigError
+from dpfl_bench.checks.signatures import count_of
 from dpfl_bench.config.settings import Settings
 from dpfl_bench.problems import linear
 

@@ -18,9 +18,9 @@ from dpfl_bench.budget.budget import Budget
 from dpfl_bench.budget.guarantee import STOPPED, Guarantee
 from dpfl_bench.budget.schedules import drawn_schedules
 from dpfl_bench.results import plots
-from dpfl_bench.results.clean import clean
-from dpfl_bench.results.collect import together, tuning
+from dpfl_bench.results.collect import eps_of_all, tuning
 from dpfl_bench.results.folder import RunFolder
+from dpfl_bench.results.json_numbers import clean
 
 SMALL = ("algo=dp_fedavg", "dataset=digits", "clients=10", "rounds=4", "local_steps=2")
 # equal shares, which are foreseen without data
@@ -114,9 +114,11 @@ def test_all_that_tell_of_a_run_tell_one_guarantee(overrides: tuple[str, ...]) -
 def _check_last_line(line: str, guarantee: Guarantee, result: dict[str, Any]) -> None:
     (eps,) = re.findall(r" eps ([\d.e+-]+)", line)
     assert eps == f"{guarantee.eps:.4g}"
-    together = re.findall(r" each, ([\d.e+-]+) all (\d+) together", line)
+    eps_of_all = re.findall(r" each, ([\d.e+-]+) all (\d+) together", line)
     several = len(result["seeds"]) > 1 and result["status"] == "done"
-    assert together == ([(f"{guarantee.eps_all_repeats:.3g}", str(len(result["seeds"])))] if several else [])
+    assert eps_of_all == (
+        [(f"{guarantee.eps_all_repeats:.3g}", str(len(result["seeds"])))] if several else []
+    )
     assert re.findall(r"noise multiplier ([\d.e+-]+)", line) == (
         [] if guarantee.noise_multiplier is None else [f"{guarantee.noise_multiplier:.4g}"]
     )
@@ -186,7 +188,7 @@ def test_what_is_read_back_is_what_was_written(name: str) -> None:
         assert guarantee.accounted.as_one_of is not None
         assert guarantee.accounted.fresh is not None
         z = guarantee.accounted.noise_multiplier
-        assert together.released(folder, guarantee.delta) == (guarantee.accounted.as_one_of[0], z)
+        assert eps_of_all.released(folder, guarantee.delta) == (guarantee.accounted.as_one_of[0], z)
         assert tuning.candidate(folder) == (guarantee.accounted.fresh[0], z)
 
 

@@ -13,7 +13,7 @@ from helpers.federations import settings_of
 
 from dpfl_bench.budget.budget import Budget
 from dpfl_bench.budget.schedules import drawn_schedules
-from dpfl_bench.privacy import cache
+from dpfl_bench.privacy import answers_on_disk
 from dpfl_bench.privacy.accounting import epsilon
 from dpfl_bench.privacy.divergences.gaussian import eps_of_gaussian
 from dpfl_bench.privacy.released.composition import Composition
@@ -144,11 +144,11 @@ def test_a_forged_noise_is_not_used(factor: float, tmp_path: Path, monkeypatch: 
         key: value for key, value in told["question"].items() if key not in ("cache_version", "dp_accounting")
     }
     told["answer"] = honest * factor
-    told["checksum"] = cache._checksum(
-        cache._text(question), told["answer"]
+    told["checksum"] = answers_on_disk._checksum(
+        answers_on_disk._text(question), told["answer"]
     )  # who forges an entry can compute this too
     entry.write_text(json.dumps(told))
-    assert cache.cached(question, lambda: math.nan) == honest * factor  # it reads well
+    assert answers_on_disk.cached(question, lambda: math.nan) == honest * factor  # it reads well
     result = read(call("run", *asked, "outputs=elsewhere").folder, "result.json")
     assert result["noise_multiplier"] == honest
     assert 1.98 < result["eps"] <= 2
@@ -160,11 +160,11 @@ def test_a_rotten_entry_is_asked_again(tmp_path: Path, monkeypatch: pytest.Monke
     """Any changed digit of the answer, of any kind of entry."""
     monkeypatch.setenv("DPFL_CACHE_DIR", str(tmp_path))
     question: dict[str, Any] = {"eps_of": ["something"]}
-    assert cache.cached(question, lambda: 1.2345) == 1.2345
+    assert answers_on_disk.cached(question, lambda: 1.2345) == 1.2345
     (entry,) = (tmp_path / "calibration").iterdir()
-    assert cache.cached(question, lambda: pytest.fail("asked again")) == 1.2345
+    assert answers_on_disk.cached(question, lambda: pytest.fail("asked again")) == 1.2345
     entry.write_text(entry.read_text().replace("1.2345", "1.2335"))
-    assert cache.cached(question, lambda: 1.2345) == 1.2345
+    assert answers_on_disk.cached(question, lambda: 1.2345) == 1.2345
     assert json.loads(entry.read_text())["answer"] == 1.2345
 
 

@@ -24,7 +24,7 @@ from helpers.served import serving
 from omegaconf import OmegaConf
 
 from dpfl_bench.assembly.data import load_data
-from dpfl_bench.data import dealt, download, verdict
+from dpfl_bench.data import download, show, verify
 
 pytestmark = pytest.mark.one_in(3)
 
@@ -301,10 +301,10 @@ def test_fetch_allows_what_the_settings_forbid(root: Path) -> None:
 
     def load(dataset: object) -> None:
         asked.append(dataset)
-        raise verdict.DataError("offline")
+        raise verify.DataError("offline")
 
-    with pytest.raises(verdict.DataError):
-        verdict.fetched("mnist", {**settings_of("dataset=mnist").dataset, "download": False}, load)  # type: ignore[arg-type]
+    with pytest.raises(verify.DataError):
+        verify.fetched("mnist", {**settings_of("dataset=mnist").dataset, "download": False}, load)  # type: ignore[arg-type]
     assert asked[0]["download"] is True  # type: ignore[index]
 
 
@@ -419,7 +419,7 @@ def test_many_files_with_one_verdict_are_one_line() -> None:
     parts = [{"file": f"f{i}", "verdict": "not verified"} for i in range(9)] + [
         {"file": "g", "verdict": "missing"}
     ]
-    assert verdict._lines(parts) == ["  g: missing", "  9 files: not verified"]
+    assert verify._lines(parts) == ["  g: missing", "  9 files: not verified"]
 
 
 @pytest.mark.parametrize(
@@ -520,7 +520,7 @@ def test_show_of_many_classes(root: Path) -> None:
     assert said.code == 0, said.err
     assert "emnist_balanced (subset 7 of 131600): 3 training and 4 test records" in said.out
     assert "       1  1 classes: " in said.out
-    assert dealt._most([0, 3, 0, 4, 1, 1, 1, 2]) == "6 classes, mostly 3 (4), 1 (3), 7 (2), 4 (1), 5 (1)"
+    assert show._most([0, 3, 0, 4, 1, 1, 1, 2]) == "6 classes, mostly 3 (4), 1 (3), 7 (2), 4 (1), 5 (1)"
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from helpers.command import QUICK, call, command, read
 
-from dpfl_bench.results import modules
+from dpfl_bench.results import code_hashes
 
 SMALL = ("algo=dp_scaffnew", "total_steps=20", "local_steps=4", *QUICK)
 SAME = "dpfl-bench: every number is the same: "
@@ -89,11 +89,11 @@ def test_what_differs_is_told(folder: Path, damage: str) -> None:
 
 
 def test_which_code_and_data_differ_is_told(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    read_file = modules._read
+    read_file = code_hashes._read
     monkeypatch.setattr(
-        modules, "_read", lambda file: ("0" * 16, ()) if file.name == "scaffnew.py" else read_file(file)
+        code_hashes, "_read", lambda file: ("0" * 16, ()) if file.name == "scaffnew.py" else read_file(file)
     )
-    monkeypatch.setattr(modules, "_package", lambda: ("0" * 16, 0))
+    monkeypatch.setattr(code_hashes, "_package", lambda: ("0" * 16, 0))
     said = call("replay", str(folder), "--check")
     assert said.code == 0, "every number is the same"
     assert said.err.splitlines()[1:3] == [

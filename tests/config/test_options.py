@@ -15,7 +15,7 @@ from dpfl_bench.assembly.model import build_problem
 from dpfl_bench.config import compose
 from dpfl_bench.config.call import call
 from dpfl_bench.experiment import plan, run
-from dpfl_bench.experiment.player import build_player
+from dpfl_bench.experiment.build_player import build_player
 
 pytestmark = pytest.mark.one_in(8)
 

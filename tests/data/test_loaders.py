@@ -14,9 +14,9 @@ from helpers.real_data import real_data, whole_here
 from omegaconf import OmegaConf
 
 from dpfl_bench.data import libsvm, vision
+from dpfl_bench.data.folder import data_root
 from dpfl_bench.data.prepare import prepare
 from dpfl_bench.data.records import DataError
-from dpfl_bench.data.root import data_root
 
 FILES = sorted((Path(__file__).parents[2] / "conf/dataset").glob("*.yaml"))
 PREPARE = ("test_fraction", "standardise", "unit_norm", "seed", "centres", "scales", "limit")

@@ -16,7 +16,7 @@ from helpers.federations import TINY, player_of, settings_of
 
 from dpfl_bench.budget.budget import Budget
 from dpfl_bench.budget.schedules import drawn_schedules
-from dpfl_bench.experiment.player import build_send_door
+from dpfl_bench.experiment.build_player import build_send_door
 from dpfl_bench.federation.alone import Alone
 from dpfl_bench.federation.doors.send import SendDoor
 from dpfl_bench.federation.doors.send_passage import SendPassage

@@ -21,7 +21,7 @@ from dpfl_bench.budget.budget import Budget
 from dpfl_bench.budget.schedules import drawn_schedules
 from dpfl_bench.config.settings import Settings
 from dpfl_bench.experiment import privacy_record, report
-from dpfl_bench.experiment.player import build_send_door
+from dpfl_bench.experiment.build_player import build_send_door
 from dpfl_bench.federation.doors.send import SendDoor
 from dpfl_bench.federation.doors.send_passage import SendPassage
 from dpfl_bench.federation.schedule import PlannedRound

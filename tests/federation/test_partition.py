@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from omegaconf import OmegaConf
 
-from dpfl_bench.checks import declared, ranges
+from dpfl_bench.checks import ranges, signatures
 from dpfl_bench.federation import dealing, partition
 from dpfl_bench.federation.parts import Parts, counted, digest
 from dpfl_bench.rng import generator
@@ -210,6 +210,6 @@ def test_natural_clients_say_nothing_of_their_sizes_and_foreign_partitions_nothi
 
 
 def test_ranges_stand_with_the_parameters() -> None:
-    assert declared.ranges(partition.dirichlet) == {"alpha": ranges.ALPHA}
-    assert declared.types(partition.dirichlet) == {"alpha": float, "clients": int}
-    assert declared.ranges(partition.iid) == {}
+    assert signatures.ranges(partition.dirichlet) == {"alpha": ranges.ALPHA}
+    assert signatures.types(partition.dirichlet) == {"alpha": float, "clients": int}
+    assert signatures.ranges(partition.iid) == {}

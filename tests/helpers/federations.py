@@ -20,8 +20,8 @@ from dpfl_bench.config import compose, validate
 from dpfl_bench.config.settings import Settings
 from dpfl_bench.data.records import Records
 from dpfl_bench.experiment import run, train
-from dpfl_bench.experiment.player import build_player
-from dpfl_bench.experiment.reference import solve_reference
+from dpfl_bench.experiment.build_player import build_player
+from dpfl_bench.experiment.exact_optimum import solve_reference
 from dpfl_bench.federation.alone import Alone
 from dpfl_bench.federation.clients import Federation
 from dpfl_bench.federation.diagnostics import Diagnostics

@@ -12,11 +12,7 @@ import torch
 from oracles.record_gradients import TOKENS, Make, built, drawn
 from torch import Tensor, nn
 
-from dpfl_bench.problems.bookkeeping import (
-    convolutions,
-    sums,
-    trace,
-)
+from dpfl_bench.problems.bookkeeping import convolutions, sums, trace
 
 # layers
 

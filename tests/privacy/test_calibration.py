@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from dpfl_bench.privacy import cache, calibration
+from dpfl_bench.privacy import answers_on_disk, calibration
 from dpfl_bench.privacy.accounting import epsilon
 from dpfl_bench.privacy.calibration import calibrate, formula_noise, implied, max_rounds
 from dpfl_bench.privacy.refusals import PrivacyError
@@ -290,7 +290,7 @@ def test_asked_again_the_disk_answers(folder: Path, monkeypatch: pytest.MonkeyPa
         assert calibrate(*asked) == noise  # type: ignore[arg-type]
     assert json.loads(entry.read_text())["answer"] == noise
     assert list(folder.iterdir()) == [entry]
-    monkeypatch.setattr(cache, "CACHE_VERSION", -1)
+    monkeypatch.setattr(answers_on_disk, "CACHE_VERSION", -1)
     assert calibrate(*asked) == noise  # type: ignore[arg-type]
     assert len(list(folder.iterdir())) == 2
 

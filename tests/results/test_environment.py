@@ -11,7 +11,7 @@ import pytest
 from helpers.command import QUICK, call, command, read
 
 import dpfl_bench
-from dpfl_bench.results import environment, modules
+from dpfl_bench.results import code_hashes, environment
 
 WHO = ("-c", "user.name=nobody", "-c", "user.email=nobody@localhost")
 SMALL = ("total_steps=4", "local_steps=2", *QUICK)
@@ -37,7 +37,7 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     shutil.copytree(
         environment.PACKAGE,
         source / "dpfl_bench",
-        ignore=shutil.ignore_patterns("__pycache__", modules.BUILD),
+        ignore=shutil.ignore_patterns("__pycache__", code_hashes.BUILD),
     )
     (source / ".gitignore").write_text("__pycache__/\n")
     git(tmp_path, "init", "--quiet", str(source))

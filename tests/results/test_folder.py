@@ -15,8 +15,8 @@ import pytest
 from helpers.collected import png_size
 
 from dpfl_bench.results import plots
-from dpfl_bench.results.clean import clean
 from dpfl_bench.results.folder import METRICS, GrowingCsv, RunFolder
+from dpfl_bench.results.json_numbers import clean
 
 NAN, INF = math.nan, math.inf
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from helpers.command import QUICK, Said, call, command, read
 
-from dpfl_bench.results import modules
+from dpfl_bench.results import code_hashes
 
 pytestmark = pytest.mark.one_in(3)
 
@@ -172,17 +172,17 @@ def test_an_edited_algorithm_of_ours_is_asked_about(tmp_path: Path, monkeypatch:
     """And the rest of the package is not, but it is said."""
     given = ("run", "algo=dp_fedavg", *SMALL)
     first = call(*given)
-    fedavg = modules.code(["dpfl_bench.algorithms.fedavg.FedAvg"])["dpfl_bench.algorithms.fedavg"][1]
-    read_file = modules._read
+    fedavg = code_hashes.code(["dpfl_bench.algorithms.fedavg.FedAvg"])["dpfl_bench.algorithms.fedavg"][1]
+    read_file = code_hashes._read
     with monkeypatch.context() as edited:
         edited.setattr(
-            modules, "_read", lambda file: ("0" * 16, ()) if str(file) == fedavg else read_file(file)
+            code_hashes, "_read", lambda file: ("0" * 16, ()) if str(file) == fedavg else read_file(file)
         )
         said = call(*given)
     assert said.code == 2
     assert f"{first.folder}: computed with other code (dpfl_bench.algorithms.fedavg) than" in said.err
     with monkeypatch.context() as edited:
-        edited.setattr(modules, "_package", lambda: ("0" * 16, 0))
+        edited.setattr(code_hashes, "_package", lambda: ("0" * 16, 0))
         said = call(*given)
         sweep = call("run", "-m", *given[1:], "seed=0")
     commit = read(first.folder, "env.json")["commit"]
@@ -434,9 +434,9 @@ def test_modules_are_found_and_read_without_being_executed(
     (mine / "deep" / "far.py").write_text("from ..near import *\nfrom .. import beside\n")
     for name in ("near", "beside", "late"):
         (mine / f"{name}.py").write_text("")
-    modules._read.cache_clear()
-    modules._files.cache_clear()
-    found = modules.code(["mine.algo.Mine"])
+    code_hashes._read.cache_clear()
+    code_hashes._files.cache_clear()
+    found = code_hashes.code(["mine.algo.Mine"])
     assert set(found) == {
         *(
             "mine",
@@ -452,14 +452,14 @@ def test_modules_are_found_and_read_without_being_executed(
 
 
 def test_line_ends_do_not_matter_and_nested_targets_count() -> None:
-    assert modules.hash_of(b"a\r\nb\n") == modules.hash_of(b"a\nb\n")
-    assert modules.hash_of(b"a\n") != modules.hash_of(b"b\n")
-    assert modules.named(
+    assert code_hashes.hash_of(b"a\r\nb\n") == code_hashes.hash_of(b"a\nb\n")
+    assert code_hashes.hash_of(b"a\n") != code_hashes.hash_of(b"b\n")
+    assert code_hashes.named(
         {"_target_": "a.B", "work": {"_target_": "c.D", "deep": [{"_target_": "e.F"}]}}, {}
     ) == ["a.B", "c.D", "e.F"]
 
 
 def test_the_package_is_all_its_code_and_settings() -> None:
-    root = Path(modules.PACKAGE).parent
+    root = Path(code_hashes.PACKAGE).parent
     counted = [*(root / "dpfl_bench").rglob("*.py"), *(root / "conf").rglob("*.yaml")]
-    assert modules._package()[1] == len(counted)
+    assert code_hashes._package()[1] == len(counted)

@@ -17,7 +17,7 @@ from helpers.command import QUICK, call, metrics
 from helpers.federations import settings_of
 
 from dpfl_bench.checks.errors import ConfigError
-from dpfl_bench.config import trackers as config_trackers
+from dpfl_bench.config import tracker_names as config_trackers
 from dpfl_bench.experiment import train
 from dpfl_bench.results import trackers
 from dpfl_bench.results.folder import METRICS, RunFolder

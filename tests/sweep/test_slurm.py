@@ -23,7 +23,7 @@ from dpfl_bench.checks.errors import ConfigError
 from dpfl_bench.machine import signals
 from dpfl_bench.results.folder import RunFolder
 from dpfl_bench.sweep.launchers.base import Detached, Point
-from dpfl_bench.sweep.launchers.slurm import leave, queue, submission, task, verdict, watch
+from dpfl_bench.sweep.launchers.slurm import interrupt, outcome, queue, submission, task, watch
 from dpfl_bench.sweep.launchers.slurm.launcher import Slurm
 from dpfl_bench.sweep.launchers.slurm.queue import Full, Seen, Unanswered
 from dpfl_bench.sweep.launchers.slurm.submission import Record
@@ -334,7 +334,7 @@ def test_many_jobs_are_cancelled_in_several_commands(fake: Fake) -> None:
     ],
 )
 def test_verdict(word: Any, state: str, wanted: str) -> None:
-    assert verdict.verdict(word, Seen(state), at_work=True) == wanted
+    assert outcome.verdict(word, Seen(state), at_work=True) == wanted
 
 
 def test_a_point_that_takes_the_process_down_takes_no_other_with_it() -> None:
@@ -342,15 +342,15 @@ def test_a_point_that_takes_the_process_down_takes_no_other_with_it() -> None:
     since = time.time() - 1
     RunFolder(given[0].folder).write("result.json", DONE)
     RunFolder(given[1].folder).tell("running")
-    wanted = verdict.verdicts(given, since, Seen("OUT_OF_MEMORY"))
+    wanted = outcome.verdicts(given, since, Seen("OUT_OF_MEMORY"))
     assert list(wanted.values()) == ["leave", "fail", "again", "again"]
 
 
 def test_what_was_said_before_the_submission_does_not_count() -> None:
     (point,) = points(1)
     RunFolder(point.folder).tell("failed", error="yesterday")
-    assert verdict.word(point, time.time() - 1) == "failed"
-    assert verdict.word(point, time.time() + 1) == "missing"
+    assert outcome.word(point, time.time() - 1) == "failed"
+    assert outcome.word(point, time.time() + 1) == "missing"
 
 
 # the watch
@@ -550,11 +550,11 @@ def test_on_a_terminal_it_asks(typed: str, wanted: str, monkeypatch: pytest.Monk
 
     monkeypatch.setattr(sys, "stdin", Terminal())
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
-    assert leave.choice(signal.SIGINT, None, 3) == wanted
+    assert interrupt.choice(signal.SIGINT, None, 3) == wanted
 
 
 def test_compact() -> None:
-    assert leave.compact(["12_0", "12_1", "12_2", "12_7", "13", "14_3"]) == "'12_[0-2,7]' 13 '14_[3]'"
+    assert interrupt.compact(["12_0", "12_1", "12_2", "12_7", "13", "14_3"]) == "'12_[0-2,7]' 13 '14_[3]'"
 
 
 # on the node

@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 from dpfl_bench.checks import ranges
-from dpfl_bench.checks.declared import checked_by
 from dpfl_bench.checks.ranges import ACTIVATION, HIDDEN, NORM, POOLED
+from dpfl_bench.checks.signatures import checked_by
 from dpfl_bench.problems.models.mlp import linear_layers
 from dpfl_bench.problems.models.sizes import POOL, STRIDE, PerLayer, convolutions
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
-from dpfl_bench.checks.declared import checked_by
 from dpfl_bench.checks.ranges import HIDDEN, NORM, POOLED
+from dpfl_bench.checks.signatures import checked_by
 from dpfl_bench.problems.models import cnn as convolutional
 from dpfl_bench.problems.models.sizes import PerLayer
 

@@ -8,7 +8,7 @@
 | points.py | runs that differ in seeds alone, as one point |
 | best.py | the best point of each kind |
 | mixed.py | runs of different code or data |
-| together.py | the eps of all models of a point |
+| eps_of_all.py | the eps of all models of a point |
 | tuning.py | the eps of "best of the sweep" |
 | caveats.py | what a table would mislead by |
 | tables.py | Markdown, LaTeX, CSV |

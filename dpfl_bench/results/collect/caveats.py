@@ -11,13 +11,13 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from dpfl_bench.results.clean import clean
 from dpfl_bench.results.collect.best import alike, groups
 from dpfl_bench.results.collect.columns import overrides
 from dpfl_bench.results.collect.folders import Run, Survey
 from dpfl_bench.results.collect.mixed import Clash, origin
 from dpfl_bench.results.collect.points import KEYS, Row
 from dpfl_bench.results.folder import BROKEN, RunFolder
+from dpfl_bench.results.json_numbers import clean
 
 IDLE = ("eps", "delta", "privacy", "stop_at_eps")  # settings that a run without privacy does not look at
 

@@ -12,18 +12,18 @@ from pathlib import Path
 
 from dpfl_bench.checks.errors import ConfigError
 from dpfl_bench.results import escape, plots
-from dpfl_bench.results.clean import clean
 from dpfl_bench.results.collect import best, caveats, columns, folders, points, tables
 from dpfl_bench.results.collect.best import Table
 from dpfl_bench.results.collect.caveats import Caveat
 from dpfl_bench.results.collect.columns import Columns
+from dpfl_bench.results.collect.eps_of_all import with_eps_of_all
 from dpfl_bench.results.collect.folders import OUTDATED, Run, Survey
 from dpfl_bench.results.collect.mixed import WHAT, Clash, clashes, differing, marked, origin, refuse
 from dpfl_bench.results.collect.points import Row
 from dpfl_bench.results.collect.tables import TUNING
-from dpfl_bench.results.collect.together import with_eps_of_all
 from dpfl_bench.results.collect.tuning import Tuning, tuned
 from dpfl_bench.results.folder import MEASURES, RunFolder
+from dpfl_bench.results.json_numbers import clean
 
 
 @dataclass(frozen=True)

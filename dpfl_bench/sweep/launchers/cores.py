@@ -30,7 +30,7 @@ from dpfl_bench.machine.say import say
 from dpfl_bench.machine.signals import Interrupted, forget, graceful
 from dpfl_bench.results.folder import RunFolder
 from dpfl_bench.results.lock import Busy, locked
-from dpfl_bench.sweep import early
+from dpfl_bench.sweep import fork_server
 from dpfl_bench.sweep.launchers.base import BUSY, Point, compose, work
 from dpfl_bench.sweep.progress import Progress
 
@@ -116,7 +116,7 @@ class _Crew:
         self.threads = (
             max(1, device.cores() // self.size) if self.size > 1 else None
         )  # None: as for a single run
-        self.context = early.context()
+        self.context = fork_server.context()
         return self
 
     @property

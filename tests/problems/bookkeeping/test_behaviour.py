@@ -15,9 +15,7 @@ from oracles.record_gradients import Make, N, built, drawn, errors, records, sca
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from dpfl_bench.problems.bookkeeping import (
-    Tapped,
-)
+from dpfl_bench.problems.bookkeeping import Tapped
 from dpfl_bench.problems.models.mlp import mlp
 
 

@@ -13,12 +13,7 @@ from oracles.record_gradients import N, built, differs, drawn, each_alone, lengt
 from torch import Tensor, nn
 
 from dpfl_bench.problems import tasks
-from dpfl_bench.problems.bookkeeping import (
-    Tapped,
-    convolutions,
-    sums,
-    supported,
-)
+from dpfl_bench.problems.bookkeeping import Tapped, convolutions, sums, supported
 from dpfl_bench.problems.bookkeeping.recurrent import lstm
 from dpfl_bench.problems.models.mlp import mlp
 

@@ -13,10 +13,7 @@ from oracles.record_gradients import DTYPES, built, errors, records
 from torch import nn
 
 from dpfl_bench.problems import tasks
-from dpfl_bench.problems.bookkeeping import (
-    rules,
-    supported,
-)
+from dpfl_bench.problems.bookkeeping import rules, supported
 
 pytestmark = pytest.mark.one_in(12)
 

@@ -18,10 +18,7 @@ from helpers.odd_layers import (
 from oracles.record_gradients import DTYPES, built, drawn, errors, length, records
 from torch import nn
 
-from dpfl_bench.problems.bookkeeping import (
-    convolutions,
-    sums,
-)
+from dpfl_bench.problems.bookkeeping import convolutions, sums
 
 pytestmark = pytest.mark.one_in(12)
 

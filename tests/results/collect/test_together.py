@@ -18,8 +18,8 @@ from dpfl_bench.privacy import accounting
 from dpfl_bench.privacy.divergences import gaussian
 from dpfl_bench.privacy.released.composition import Companion, Composition
 from dpfl_bench.results import plots
+from dpfl_bench.results.collect.eps_of_all import composed
 from dpfl_bench.results.collect.gather import collect
-from dpfl_bench.results.collect.together import composed
 from dpfl_bench.results.summary import summary
 
 DELTA = 1e-5

@@ -7,6 +7,6 @@
 | queue.py | what Slurm says of jobs |
 | watch.py | looks after the jobs until none is left |
 | task.py | what runs on a node |
-| verdict.py | what became of a point |
-| leave.py | when the launcher is asked to stop |
+| outcome.py | what became of a point |
+| interrupt.py | when the launcher is asked to stop |
 """

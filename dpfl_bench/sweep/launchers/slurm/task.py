@@ -11,8 +11,8 @@ from dpfl_bench.machine.say import say
 from dpfl_bench.machine.signals import graceful
 from dpfl_bench.results.folder import RunFolder
 from dpfl_bench.sweep.launchers.base import Point, work
+from dpfl_bench.sweep.launchers.slurm.outcome import write_failed
 from dpfl_bench.sweep.launchers.slurm.queue import Unanswered, ask
-from dpfl_bench.sweep.launchers.slurm.verdict import write_failed
 
 PREEMPTED = (
     128 + signal.SIGUSR2

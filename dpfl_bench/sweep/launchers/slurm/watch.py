@@ -20,11 +20,11 @@ from dpfl_bench.results.folder import RunFolder
 from dpfl_bench.results.lock import SILENCE, holder
 from dpfl_bench.sweep.launchers.base import Detached, Point
 from dpfl_bench.sweep.launchers.slurm import queue, submission
-from dpfl_bench.sweep.launchers.slurm.leave import choice, left, number_of
+from dpfl_bench.sweep.launchers.slurm.interrupt import choice, left, number_of
+from dpfl_bench.sweep.launchers.slurm.outcome import Verdict, verdicts, write_failed
 from dpfl_bench.sweep.launchers.slurm.queue import Full, Seen, Unanswered
 from dpfl_bench.sweep.launchers.slurm.submission import Record
 from dpfl_bench.sweep.launchers.slurm.task import Task
-from dpfl_bench.sweep.launchers.slurm.verdict import Verdict, verdicts, write_failed
 from dpfl_bench.sweep.progress import Progress
 
 WAITS_FOREVER = re.compile(r"held|NeverSatisfied", re.I)  # squeue's reasons

@@ -8,7 +8,7 @@ import omegaconf  # noqa: F401
 
 from dpfl_bench.machine.imports import preload
 from dpfl_bench.machine.signals import ASKING
-from dpfl_bench.results import modules
+from dpfl_bench.results import code_hashes
 
 parent, imported = os.getppid(), threading.Event()
 
@@ -24,7 +24,7 @@ for number in ASKING:  # the command passes them on to its workers
     signal.signal(number, signal.SIG_IGN)
 follower = threading.Thread(target=follow)
 follower.start()
-modules.package()  # hashes the code that is loaded now, for all workers
+code_hashes.package()  # hashes the code that is loaded now, for all workers
 preload("dpfl_bench.experiment.run")
 imported.set()
 follower.join()

@@ -21,9 +21,9 @@ from dpfl_bench.results.provenance import Answer, Asker, Finding
 from dpfl_bench.results.sweeps import Sweep
 from dpfl_bench.sweep import dry_run, launchers, points, status
 from dpfl_bench.sweep.launchers.base import Detached, Launcher, Point
+from dpfl_bench.sweep.one_run import ASK, load
 from dpfl_bench.sweep.points import Planned, states_of
 from dpfl_bench.sweep.progress import Progress
-from dpfl_bench.sweep.single import ASK, load
 
 SHOWN = 20  # failed jobs in the last lines
 
@@ -102,7 +102,7 @@ def _absent(runs: Iterable[Settings]) -> list[str]:
     }
     if not nodes:
         return []
-    from dpfl_bench.data.listing import absent  # with numpy, which data sets without files do without
+    from dpfl_bench.data.overview import absent  # with numpy, which data sets without files do without
 
     return list(dict.fromkeys(line for node in nodes.values() if (line := absent(node))))
 

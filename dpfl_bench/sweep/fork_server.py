@@ -20,7 +20,7 @@ def start() -> None:
     """
     global _started
     if sys.platform == "linux" and "torch" not in sys.modules and not _started:
-        multiprocessing.set_forkserver_preload(["dpfl_bench.sweep.warm"])
+        multiprocessing.set_forkserver_preload(["dpfl_bench.sweep.fork_server_imports"])
         multiprocessing.forkserver.ensure_running()
         _started = True
 

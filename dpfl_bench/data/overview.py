@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from dpfl_bench.checks.errors import ConfigError
-from dpfl_bench.data.root import data_root, fetch_command
+from dpfl_bench.data.folder import data_root, fetch_command
 from dpfl_bench.data.source import FETCH, how_of, in_words, presence_of, source_of
 
 UNKNOWN = "not known"
