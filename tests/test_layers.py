@@ -56,8 +56,8 @@ LIGHT = [
     "config.catalogue",
     *(f"commands.{file.stem}" for file in sorted((ROOT / "commands").glob("[!_]*.py"))),
     "experiment.plan",
-    "sweep.all_jobs",
-    "sweep.single",
+    "sweep.whole_sweep",
+    "sweep.one_run",
     "sweep.status",
 ]
 BANNED = {

@@ -1,7 +1,7 @@
 """The budget of a run: what it releases, its noise, and the epsilon that this means to each
 observer. No torch, no data.
 
-Each part is computed in a file of its own: `schedules.py`, `foreseen.py` (holders without data),
+Each part is computed in a file of its own: `schedules.py`, `foreseen_holders.py` (without data),
 `released.py`, `noise.py`, `spent.py`, `refusals.py`. The record of the result is `guarantee.py`.
 """
 
