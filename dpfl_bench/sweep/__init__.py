@@ -8,6 +8,6 @@
 | dry_run.py, estimate.py | the jobs without running them, and how long they may take |
 | progress.py, status.py | where a sweep stands; the command for the rest |
 | replay.py | a run folder's question again |
-| fork_server.py, fork_server_imports.py | a process that has imported everything, to fork workers from |
+| fork_server.py, fork_server_imports.py | has imported everything; workers are forked from it |
 | launchers/ | how the points are run |
 """
