@@ -62,8 +62,8 @@ def check_stop(
 ) -> None:
     """Refuse a `stop_at_eps` after which the model never moves.
 
-    eps: the setting. affordable: rounds that it allows, of `rounds` planned ones. eps_after: the
-    eps that so many first rounds spend.
+    eps: the setting. affordable: rounds that it allows, of `rounds` planned ones. eps_after:
+    number of rounds -> eps spent by then.
     """
     least = max(1, 1 + warm_rounds(settings))
     if affordable >= least:
@@ -78,8 +78,7 @@ def check_stop(
 
 
 def check_grid(settings: Settings, noise_ratio: float, further: Sequence[float]) -> None:
-    """Refuse `privacy.noise=discrete` where sums of whole multiples of its grid's spacing would not
-    be exact.
+    """Refuse `privacy.noise=discrete` if the noise is too small for sums on its grid to be exact.
 
     noise_ratio: standard deviation / C of the main release. further: noise multipliers of the
     further sums.
@@ -108,7 +107,9 @@ def check_grid(settings: Settings, noise_ratio: float, further: Sequence[float])
 
 @contextmanager
 def privunit_refusals() -> Iterator[None]:
-    """PrivUnit refuses dimensions and epsilons with a ValueError. To the user that is a setting."""
+    """PrivUnit refuses dimensions and epsilons with a ValueError. Here it becomes a ConfigError, for
+    a setting caused it.
+    """
     try:
         yield
     except ValueError as error:

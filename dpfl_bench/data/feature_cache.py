@@ -57,7 +57,7 @@ def once(images: np.ndarray, settings: dict[str, Any], shape: list[int], compute
 
 
 def _write(path: Path, key: str, shape: tuple[int, ...], batches: Iterator[np.ndarray]) -> None:
-    """A .npy file with a digest behind it, a batch in memory at a time, in place all at once."""
+    """Write a .npy file and its digest, one batch at a time, then rename it into place."""
     path.parent.mkdir(parents=True, exist_ok=True)
     header = io.BytesIO()
     np.lib.format.write_array_header_1_0(header, {"descr": "<f4", "fortran_order": False, "shape": shape})
@@ -75,8 +75,8 @@ def _write(path: Path, key: str, shape: tuple[int, ...], batches: Iterator[np.nd
 
 
 def _read(path: Path, key: str, shape: tuple[int, ...]) -> np.ndarray | None:
-    """What `_write` wrote under this key, mapped into memory (changes stay there); None unless it
-    is whole.
+    """What `_write` wrote under this key, mapped into memory. A change is not written back. None
+    unless the file is whole.
     """
     digest = hashlib.sha256(key.encode())
     try:

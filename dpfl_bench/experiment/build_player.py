@@ -55,9 +55,9 @@ def build_send_door(settings: Settings, budget: Budget, seed: int) -> SendDoor:
         quantile = Quantile(
             privacy.quantile, privacy.quantile_lr, noise * BITS_SENSITIVITY[privacy.neighbours]
         )
-    norms = None
+    norm_noise = None
     if uses_norms(settings.algo):
-        norms = (
+        norm_noise = (
             companions["norms"].noise_multiplier(budget.noise_multiplier) if "norms" in companions else 0.0
         )
     return SendDoor(
@@ -69,7 +69,7 @@ def build_send_door(settings: Settings, budget: Budget, seed: int) -> SendDoor:
         median=privacy.clip == "median",
         quantile=quantile,
         privunit=budget.noise.privunit,
-        norms=norms,
+        norm_noise=norm_noise,
         discrete=settings.private and privacy.noise == "discrete",
     )
 
@@ -81,5 +81,5 @@ def _open_door(settings: Settings, seed: int) -> SendDoor:
         0.0,
         "own_message",
         seed,
-        norms=0.0 if uses_norms(settings.algo) else None,
+        norm_noise=0.0 if uses_norms(settings.algo) else None,
     )

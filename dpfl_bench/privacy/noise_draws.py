@@ -2,7 +2,7 @@
 rounds or seeds share noise.
 
 Noise is drawn in the format (`dtype`) of what it is added to. If a float32 number were added to a
-float64 sum, then the sum less the right update would be a float32 number, and the sum less any
+float64 sum, then subtracting the right update would leave a float32 number, and subtracting any
 other candidate would not. What the last bits of a format still reveal is the subject of the other
 file on noise, `noise_grid.py`.
 

@@ -23,12 +23,12 @@ DIVISORS = re.compile(r"local_steps=divisors(?:\\?:(.*))?")
 
 @dataclass(frozen=True)
 class Planned:
-    """Valid points, each once; and why the others are not."""
+    """The valid points without duplicates, and a line for each invalid job."""
 
     points: dict[Point, Settings]
     jobs: int
     errors: list[str]
-    # two of one id whose data may differ, and the words that name both
+    # pairs of jobs with one run id and perhaps different data: (message, first, second)
     twins: list[tuple[str, Settings, Settings]] = field(default_factory=list)
 
 

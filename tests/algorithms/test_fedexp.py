@@ -132,7 +132,7 @@ def test_the_step_is_at_least_one_and_defined_without_updates() -> None:
 
 def test_orthogonal_updates_take_a_step_of_their_number() -> None:
     """Without privacy eq. (2) is M for orthogonal updates of one length."""
-    door = SendDoor(None, "secagg", 0.0, "own_message", 0, norms=0.0)
+    door = SendDoor(None, "secagg", 0.0, "own_message", 0, norm_noise=0.0)
     everyone = np.arange(5)
     passage = SendPassage(door, PlannedRound(0, 1, 1.0, 1.0, everyone, 5), 0.0, torch.zeros(5))
     passage.send(0.3 * torch.eye(5), everyone)

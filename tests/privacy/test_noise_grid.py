@@ -212,7 +212,7 @@ def test_gaussian_noise_leaves_bits_that_the_grid_does_not() -> None:
 
 
 def test_the_sums_beside_it_lie_on_grids_too() -> None:
-    door = door_of("secagg", "discrete", norms=0.9, quantile=Quantile(0.5, 0.2, 3.0))
+    door = door_of("secagg", "discrete", norm_noise=0.9, quantile=Quantile(0.5, 0.2, 3.0))
     passage = SendPassage(door, ALL, CLIP, torch.zeros(DIMENSION))
     passage.send(UPDATES.float(), np.arange(CLIENTS))
     grid = noise_grid.spacing(0.9 * CLIP**2)

@@ -23,7 +23,7 @@ class RecordCounts:
     """How many records' gradients came to the door, and what became of them."""
 
     clipped: Tensor | int = 0
-    blanked: int = 0  # not finite, or with a norm that is not: they count as zero
+    blanked: int = 0  # the gradient or its norm is not finite: it counts as zero
     all: int = 0
 
     def __add__(self, other: RecordCounts) -> RecordCounts:
@@ -47,7 +47,8 @@ class GradientDoor:
     ) -> GradientPassage:
         """Open one round for some clients.
 
-        clients: their indices, (c,). weights: what a record counts in each client's lots, (c,).
+        clients: their indices, (c,). weights: a record's weight in the mean of each
+        client's lots (one over the lot's size), (c,).
         ledger: records each noised gradient.
         """
         return GradientPassage(

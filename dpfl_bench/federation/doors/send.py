@@ -35,7 +35,7 @@ class SendDoor:
     privunit: PrivUnit | None = None  # randomises messages of norm C, in place of Gaussian noise
     # for algorithms that use norms: standard deviation of the noise on the sum of squared norms,
     # over C^2. 0: no noise is needed. None: the algorithm does not use norms
-    norms: float | None = None
+    norm_noise: float | None = None
     discrete: bool = False  # every released number lies on a grid (`privacy/noise_grid.py`)
 
     @property
@@ -45,7 +45,7 @@ class SendDoor:
     @property
     def sums(self) -> Collection[str]:
         """Names of the sums that are released beside the messages' and cost eps of their own."""
-        named = {"norms": bool(self.norms), "bits": self.quantile is not None}
+        named = {"norms": bool(self.norm_noise), "bits": self.quantile is not None}
         return [name for name, there in named.items() if there and self.private]
 
     def format(self, like: Tensor) -> torch.dtype:

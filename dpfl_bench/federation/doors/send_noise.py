@@ -41,7 +41,7 @@ class SendNoise:
     @property
     def squares_std(self) -> float:
         """Standard deviation of the noise on the sum of squared norms."""
-        return (self.door.norms or 0.0) * self.clip**2
+        return (self.door.norm_noise or 0.0) * self.clip**2
 
     def on_messages(self, bounded: Tensor, clients: np.ndarray) -> Tensor:
         """What each client sends: (c, d).
@@ -78,7 +78,7 @@ class SendNoise:
         Else (eq. (7)): noise, for the server cannot see the single messages.
         """
         door = self.door
-        if door.norms is None or door.privunit is not None:
+        if door.norm_noise is None or door.privunit is not None:
             return 0.0
         if door.trust == "local":
             return -clients * dimension * (door.noise * self.clip) ** 2

@@ -106,7 +106,7 @@ class SendPassage(Sums):
         self.norms.append(norms)
         if door.quantile is not None:
             self.below = self.below + (norms <= self.clip).sum() - 0.5 * len(norms)
-        if door.norms is None:
+        if door.norm_noise is None:
             return
         if door.trust == "local" or door.bound is None:
             self.naive = self.naive + _square(messages)
@@ -122,7 +122,7 @@ class SendPassage(Sums):
         """The sum of the bounded updates' squared norms; each one is rounded to the grid of the
         noise on their sum, where there is a grid.
         """
-        if not (self.door.discrete and self.door.norms):
+        if not (self.door.discrete and self.door.norm_noise):
             return _square(bounded)
         spacing = min(0.5, noise_grid.spacing(self.noise.squares_std))
         return noise_grid.towards_zero(bounded.square().sum(1), spacing).sum()

@@ -19,8 +19,8 @@ class Accountant:
 
     epsilon: (composition, noise, delta) -> eps, an upper bound at that delta, in the composition's
     unit and neighbouring relation. `noise` is the noise multiplier std / sensitivity of one
-    release, companions and scale already in it (`accounting.noise_of`); of pure releases it is
-    1/eps_0. It is > 0, and finite but for an accountant that is no guarantee. eps must not rise
+    release. The caller has already combined it with the companions and multiplied it by the scale
+    (`accounting.noise_of`). Of pure releases it is 1/eps_0. It is > 0, and finite but for an accountant that is no guarantee. eps must not rise
     with the noise: calibration and the largest number of rounds are searched for on that.
 
     auto: its place in `privacy.accountant=auto`, see `table.py`.
@@ -29,8 +29,8 @@ class Accountant:
 
     needs: a package beyond those that are always installed; the extra of the same name installs it.
 
-    least_noise: (composition, eps, delta) -> the noise for that eps in closed form, scale already
-    taken out and companions not, or None where a search has to find it.
+    least_noise: (composition, eps, delta) -> the noise for that eps in closed form, or None where
+    a search has to find it. It is divided by the scale; companions are not taken out of it.
 
     instant: it answers faster than a kept answer is read from disk.
     """

@@ -23,7 +23,7 @@ from dpfl_bench.data.source import source_of
 
 _LINE = re.compile(r"( *)(?:'([^']+)'|([^\s#:'\"\[{&*!|>%@`-][^:]*)):(?: (.*))?$")
 _IDLE = ""  # no value is empty
-# our loaders do not look at these: a split is made of the records that they return
+# these keys act after our loaders have returned, so they do not change the raw records
 _STEPS = (
     "test_fraction",
     "split",
@@ -50,8 +50,8 @@ class Columns:
 
 @dataclass(frozen=True)
 class Source:
-    """What names the code and the records of a run. Runs of one source have the same; None where
-    its config does not tell.
+    """What a run names: its code and its records. Runs of one source share both. None where the
+    run's config does not say.
     """
 
     targets: tuple[str, ...] | None  # every `_target_`
@@ -78,8 +78,8 @@ def columns(folders: Sequence[Path]) -> Columns:
 
 
 def _source(targets: Mapping[str, str], config: Mapping[str, str], of_dataset: Sequence[str]) -> Source:
-    """Another split of the data is another source only where its seed draws the records, or where
-    nobody can tell.
+    """What a run's records come from. A new `dataset.seed` means new records if the records are
+    generated, or if the loader is unknown.
     """
     loader = targets.get("dataset._target_")
     records = None
@@ -98,8 +98,8 @@ def _source(targets: Mapping[str, str], config: Mapping[str, str], of_dataset: S
 
 def flat(text: str) -> dict[str, str]:
     """Dotted name -> the YAML of its value, of a config as OmegaConf writes it: block style, a key
-    a line, nothing in flow style but empty collections. A line deeper than a key with a value, or
-    that is no key, goes on with that value.
+    a line, nothing in flow style but empty collections. A line continues the value above it if it
+    is no key, or if it is indented deeper than a key that has a value.
     """
     values: dict[str, str] = {}
     above: list[
@@ -132,8 +132,8 @@ def overrides(folder: Path) -> list[str]:
 
 
 def _overrides(folder: Path) -> dict[str, str]:
-    """Key -> text, of the overrides that set a value (of one that chooses a file of a group: the
-    group's name).
+    """Overrides as key -> text. An override that chooses a file of a group counts under the group's
+    name.
     """
     pairs = (word.partition("=") for word in overrides(folder) if "=" in word and not word.startswith("~"))
     return {key.lstrip("+").partition("@")[0].replace("/", "."): value for key, _, value in pairs}
@@ -148,8 +148,8 @@ def _config(folder: Path, overrides: Mapping[str, str]) -> dict[str, str]:
 
 
 def counted(config: Mapping[str, str]) -> dict[str, str]:
-    """What is part of a run's id. Without privacy its settings are idle: of many runs with one id,
-    the first left its own there.
+    """What is part of a run's id. Runs that differ in idle privacy settings alone share an id; the
+    folder shows those of the first run.
     """
     idle = config.get("eps") in (".inf", "inf") and config.get("privacy.bound_without_noise") != "true"
     return {
