@@ -107,8 +107,8 @@ def check_grid(settings: Settings, noise_ratio: float, further: Sequence[float])
 
 @contextmanager
 def privunit_refusals() -> Iterator[None]:
-    """PrivUnit refuses dimensions and epsilons with a ValueError. Here it becomes a ConfigError, for
-    a setting caused it.
+    """PrivUnit refuses dimensions and epsilons with a ValueError. Here it becomes a ConfigError,
+    for a setting caused it.
     """
     try:
         yield

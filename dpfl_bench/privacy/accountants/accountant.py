@@ -19,9 +19,9 @@ class Accountant:
 
     epsilon: (composition, noise, delta) -> eps, an upper bound at that delta, in the composition's
     unit and neighbouring relation. `noise` is the noise multiplier std / sensitivity of one
-    release. The caller has already combined it with the companions and multiplied it by the scale
-    (`accounting.noise_of`). Of pure releases it is 1/eps_0. It is > 0, and finite but for an accountant that is no guarantee. eps must not rise
-    with the noise: calibration and the largest number of rounds are searched for on that.
+    release, with the companions and the scale already in it (`accounting.noise_of`); of pure
+    releases it is 1/eps_0. It is > 0, and finite but for an accountant that is no guarantee. eps
+    must not rise with the noise: calibration and the largest number of rounds are searches on that.
 
     auto: its place in `privacy.accountant=auto`, see `table.py`.
 
