@@ -301,7 +301,7 @@ def test_views_side_by_side() -> None:
     text = call(
         "plan", "--views", "algo=dp_fedavg", "privacy=local", "sampled_clients=9", "client_sampling=fixed"
     ).out
-    made = planned("algo=dp_fedavg", "privacy=local", "sampled_clients=9", "client_sampling=fixed")
+    made = planned("--views", "algo=dp_fedavg", "privacy=local", "sampled_clients=9", "client_sampling=fixed")
     for by in made["observers"].values():
         for eps in by.values():
             assert f"{eps:.6g}" in text

@@ -26,7 +26,7 @@ import numpy as np
 
 from dpfl_bench.checks.ranges import COUNT
 from dpfl_bench.data.records import DataError, Records
-from dpfl_bench.data.root import data_root
+from dpfl_bench.data.folder import data_root
 from dpfl_bench.data.source import FETCH, Presence, Source
 
 Path({{log!r}}).touch()  # the module was imported

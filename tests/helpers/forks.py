@@ -21,7 +21,7 @@ import dp_accounting.pld, dp_accounting.rdp, hydra, sklearn.datasets
 from dpfl_bench import cli
 from dpfl_bench.config import compose
 from dpfl_bench.experiment import run
-from dpfl_bench.sweep import all_jobs
+from dpfl_bench.sweep import whole_sweep
 compose.composed([])
 for line in sys.stdin:
     arguments = json.loads(line)

@@ -225,7 +225,7 @@ def test_disagreeing_accountants_raise(monkeypatch: pytest.MonkeyPatch) -> None:
         ("pld", records("poisson", worst=160), "third_party"),
         ("exact", pure(3), "server"),
     ):
-        honest = calibration.one
+        honest = calibration.at_most
 
         def mistaken(
             c: Composition, z: float, delta: float, name: str, wrong: str = wrong, honest: object = honest
@@ -233,7 +233,7 @@ def test_disagreeing_accountants_raise(monkeypatch: pytest.MonkeyPatch) -> None:
             return honest(c, z / 2 if name == wrong else z, delta, name)  # type: ignore[operator, no-any-return]
 
         with monkeypatch.context() as patch:
-            patch.setattr(calibration, "one", mistaken)
+            patch.setattr(calibration, "at_most", mistaken)
             with pytest.raises(PrivacyError, match="accountants disagree"):
                 calibrate(released, observer, 1.0, 1e-5)  # type: ignore[arg-type]
 
@@ -343,8 +343,8 @@ def test_max_rounds_of_the_new_kinds() -> None:
 
 def test_max_rounds_asks_seldom(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
-    honest = calibration.one
-    monkeypatch.setattr(calibration, "one", lambda *question: asked.append(question) or honest(*question))
+    honest = calibration.at_most
+    monkeypatch.setattr(calibration, "at_most", lambda *question: asked.append(question) or honest(*question))
     noisy = records("poisson", share=0.05, rounds=((1, 1),), worst=1, rate=0.2)
     seen = lambda t: view(dataclasses.replace(noisy, rounds=((1, t),), worst=t), "third_party")[:1]  # type: ignore[index] # noqa: E731
     assert max_rounds(3.0, 2.5e-6, 10.0, seen, "pld") == 22311
