@@ -61,6 +61,7 @@ def test_without_a_shape_nothing_is_counted() -> None:
         dimension(replace(settings, dataset={**settings.dataset, "shape": None}))
 
 
+@pytest.mark.slow
 def test_linear_models_are_counted_without_torch() -> None:
     """FedEXP's noise on the norms follows from the number of parameters."""
     code = "from dpfl_bench.cli import main; main({})"

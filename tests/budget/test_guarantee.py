@@ -82,6 +82,7 @@ def last_line(said: Said) -> str:
     return said.err.strip().splitlines()[-1]
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("overrides", CASES.values(), ids=CASES)
 def test_all_that_tell_of_a_run_tell_one_guarantee(overrides: tuple[str, ...]) -> None:
     said = call("run", *overrides, *QUICK)

@@ -46,7 +46,12 @@ def test_every_experiment_is_compared() -> None:
     assert list(TYPED) == NAMES
 
 
-@pytest.mark.parametrize("name", NAMES)
+LARGE = ("breast_cancer", "demo", "digits")  # hundreds of runs to compose
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow) if name in LARGE else name for name in NAMES]
+)
 def test_the_same_runs_as_typed_by_hand(name: str) -> None:
     """The experiment itself is in no run's id."""
     fewer = LARGE.get(name, ())
@@ -69,6 +74,7 @@ def test_its_head_says_how_to_run_it_and_what_to_expect(name: str) -> None:
     assert max(map(len, text.splitlines())) <= 110
 
 
+@pytest.mark.slow
 def test_the_head_counts_the_runs() -> None:
     for name in ("tuning", "quick", "drift", "demo"):
         head = (CONF / "experiment" / f"{name}.yaml").read_text()

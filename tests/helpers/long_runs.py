@@ -42,7 +42,7 @@ def pid_of(crew: Workers, number: int = 0) -> int:
 
 
 def a_thousand_rounds() -> None:
-    """A leak grows in every window. Python's full garbage collection unshares pages once, in one."""
+    """A leak grows in every window. A full garbage collection of Python unshares pages in one."""
     gc.collect()
     gc.freeze()  # as the command does: a collection would unshare pages, each process's for itself
     given = [o for o in GIVEN if not o.startswith("rounds")]
