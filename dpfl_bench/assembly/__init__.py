@@ -1,4 +1,5 @@
-"""From settings to objects. What a YAML file names is called here and nowhere else.
+"""From settings to objects. Algorithms, models, data sets and partitions that a
+YAML file names are built here.
 
 | file | what it is |
 |---|---|

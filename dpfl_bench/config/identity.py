@@ -1,8 +1,8 @@
 """What a run's id is made of: every setting that can change a number, and no import path of ours.
 
-A packaged option's `_target_` counts as the option's name, so our modules can move. Every other
-`_target_` counts as it is written: a user's own, one that the command line sets, and one under a
-name that no packaged option has.
+A packaged option's `_target_` counts as the option's name, so our modules can move. Any other
+`_target_` counts as it is written. There are three kinds: a user's own, one that the command line
+sets, and one in a file whose name no packaged option has.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def run_id(settings: Mapping[str, Any], doors_open: bool) -> str:
 
 
 def point_id(settings: Mapping[str, Any], doors_open: bool) -> str:
-    """`run_id` without all seeds and without how often is evaluated. Repeats share it."""
+    """`run_id` without the seeds and without `eval_every`. Repeats share it."""
     return _hash(settings, doors_open, UNTOLD.keys() | REPEATS, SEEDS)
 
 
@@ -93,8 +93,7 @@ def by_choice(group: str, node: Mapping[str, Any]) -> dict[str, Any]:
     """The node with {"option": NAME} in place of each `_target_` that the packaged option of the
     node's own name has at the same place.
 
-    At one place and under one name, only one `_target_` is replaced, so two computations never
-    become one.
+    Only the packaged `_target_` is replaced, so two different computations never get one id.
     """
     name = str(node.get("name"))
     return _replaced(node, packaged(group, name), name)

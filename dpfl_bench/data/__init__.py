@@ -1,9 +1,10 @@
-"""Where records come from. A data set is one file here and one YAML file in conf/dataset.
+"""Where records come from. A data set is one YAML file in conf/dataset and one
+loader here; a loader may serve several data sets.
 
 | file | what it is |
 |---|---|
 | records.py | the contract: what a loader returns |
-| source.py | what a loader says without loading: files, checksums, licence, how to get it |
+| source.py | what a loader says without loading: files, checksums, how to get it |
 | breast_cancer, digits, bundled | tables that come with scikit-learn |
 | vision, image_sets, image_files, image_download | MNIST, Fashion-MNIST, CIFAR, EMNIST |
 | leaf, femnist, shakespeare, reddit | LEAF's federations |

@@ -138,9 +138,8 @@ def read(kind: Kind, root: str | None, fraction: float, seed: int) -> Records:
         train, test = _sampled(train, test, fraction, seed)
         source += f"; {fraction:g} of the records"
     owners, test_owners = _renumbered(train.owners, test.owners, len(names))
-    counted = (
-        (int(fraction * samples + 0.5), kind.counted) if kind.counted else None
-    )  # that share of the records is of as many
+    # the same share of the samples
+    counted = (int(fraction * samples + 0.5), kind.counted) if kind.counted else None
     return Records(
         train.x,
         train.y,
@@ -186,8 +185,8 @@ def json_of(file: Path, remedy: str, hook: Callable[[dict[str, Any]], Any] | Non
 
 def _part(kind: Kind, folder: Path, part: str, names: dict[str, int]) -> _Part:
     """All files of one part, file after file; `names` numbers the users as they appear. LEAF writes
-    each user into one file of a part, so one who stands in two is a copy, or the other part's file
-    in the wrong folder: records would count twice or leak into training.
+    each user into one file of a part. A user in two files is a copy, whose records would count
+    twice. Or the other part's file lies in the wrong folder, and test records would be trained on.
     """
     files = sorted((folder / part).glob("*.json"))
     steps = kind.steps.format(folder=folder)

@@ -38,18 +38,23 @@ def prepare(
 ) -> Records:
     """Records ready to be dealt to clients.
 
-    In this order. `transform` scatternet or resnet18 puts features in place of images (each from
-    its own image alone, so that one computation serves every split; resnet18 by `weights`, null for
-    torchvision's). Without test records, `test_fraction` of them is split off: within each natural
-    client where there are owners (who keep at least one), else within each class. (With `augment`
-    that comes first, for training images alone are flipped and turned.) Then features are
-    standardised: `public` by `centres` and `scales`, or the law that the records bring, clipped to
-    [-limit, limit]; `data` by the *training* mean and deviation (constant columns become 0). Then
-    `transform` pca projects them on `dimensions` directions, found from *training* records, then
-    each record is scaled to unit L2 norm (zero rows stay 0). Any of the three turns uint8 images
-    into floats in [0, 1]; without them they stay uint8. The training mean and deviation and the
-    directions are taken without privacy: no eps covers them (`Settings.leaks`). Of all the rest, no
-    record's numbers depend on another record's.
+    The steps, in this order:
+
+    1. `transform` scatternet or resnet18 puts features in place of images, each from its own image
+       alone (resnet18 by `weights`, null for torchvision's). With `augment` step 2 comes first,
+       because only training images are flipped and turned.
+    2. Where the source has no test records, `test_fraction` of the records is split off: within
+       each natural client where there are owners (who keep at least one record), else within each
+       class.
+    3. Features are standardised. `public`: by `centres` and `scales`, or by the law that the
+       records bring, then clipped to [-limit, limit]. `data`: by the *training* mean and deviation
+       (constant columns become 0).
+    4. `transform` pca projects features on `dimensions` directions, found from *training* records.
+    5. Each record is scaled to unit L2 norm (zero rows stay 0).
+
+    Steps 3 to 5 turn uint8 images into floats in [0, 1]; without them images stay uint8. The
+    training mean and deviation and the directions are taken without privacy: no eps covers them
+    (`Settings.leaks`). Nothing else makes one record's numbers depend on another record.
 
     `dpscaffold` says "first standardized, then normalized to have unit L2 norm" and calls PCA a
     layer of its network, which leaves open whether norms are taken before or after it; its code
@@ -86,7 +91,7 @@ def prepare(
 def owned(raw: Records, parts: list[np.ndarray]) -> Records:
     """Each record its client's own, so that `prepare` splits the test set off within each client.
     The source's test records are left out (`dpscaffold` deals the training files of MNIST and
-    EMNIST alone): a whole source stays whole, for all that is asked of it is used.
+    EMNIST alone). Leaving them out does not make the source a subset.
     """
     owners = np.full(len(raw.train_y), -1)
     for client, part in enumerate(parts):
@@ -121,9 +126,9 @@ def owned(raw: Records, parts: list[np.ndarray]) -> Records:
 
 def arranged(records: Records, parts: list[np.ndarray]) -> tuple[Records, list[np.ndarray]]:
     """The training records client after client, and which of them are whose. This happens in place,
-    for two copies of a large data set may not fit: `records` are used up. Where a record is dealt
-    to nobody or to several, or the memory is not theirs alone to write to, both come back as they
-    are.
+    for two copies of a large data set may not fit: `records` are used up. Both come back as they are
+    where a record is dealt to nobody or to several, and where the arrays share memory or are
+    read-only.
     """
     order, ends = np.concatenate(parts), np.cumsum([len(part) for part in parts])
     columns = [column for column in (records.train_x, records.train_y, records.owners) if column is not None]

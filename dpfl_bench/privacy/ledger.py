@@ -1,4 +1,6 @@
-"""The ledger: what really left the doors. The doors alone write it, the accountant reads it."""
+"""The ledger: what really left the doors. The doors record it, the round player adds up what each
+group of clients recorded, and the accountant reads it.
+"""
 
 from __future__ import annotations
 

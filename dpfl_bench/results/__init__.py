@@ -2,7 +2,7 @@
 
 | file | what it is |
 |---|---|
-| folder.py | a run folder: the only place that knows its files |
+| folder.py | a run folder and its files |
 | lock.py, attempt.py | one process at a time in a folder |
 | origin.py, code_hashes.py | the code and data that made a result, by hashes |
 | provenance.py | whether they are those of now |

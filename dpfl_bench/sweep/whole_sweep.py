@@ -32,7 +32,7 @@ SHOWN = 20  # failed jobs in the last lines
 class Ways:
     """How a sweep is run, beside what it is."""
 
-    command: str  # that was typed, and that finishes it
+    command: str  # as typed; repeating it finishes the sweep
     dry: bool = False
     retry: bool = True
     answer: Answer = ASK  # where code or data differ
@@ -136,8 +136,8 @@ def _run(jobs: Sequence[Point], launcher: Launcher, ways: Ways) -> int:
 
 
 def _launch(todo: Sequence[Point], launcher: Launcher, progress: Progress) -> None:
-    """Runs that another process works on are left to it, and taken over if it dies or stops.
-    Slurm's finds them among its own jobs.
+    """Runs that another process works on are left to it, and taken over if it dies or stops. The
+    Slurm launcher finds such runs among its own jobs.
     """
     while todo:
         free = [point for point in todo if launcher.waits_for_others or not lock.holder(point.folder)]

@@ -4,9 +4,8 @@
 |---|---|---|
 | loop | autograd, one client at a time | autograd, one record at a time |
 | flat | like loop, into flat buffers that stay; channels-last on a CPU | book-keeping |
-| vmap | one batched backward over a chunk of clients | one batched backward over a chunk of records
-| | opacus | like loop | Opacus' hooks, over a chunk of records; for comparison, never taken by auto
-|
+| vmap | one batched backward over a chunk of clients | the same over a chunk of records |
+| opacus | like loop | Opacus' hooks; for comparison, never taken by auto |
 
 Where a layer has no rule, flat computes records' gradients like vmap.
 """

@@ -62,7 +62,7 @@ class Cores:
 def launch(points: Sequence[Point], progress: Progress, at_once: int) -> None:
     """`Launcher.launch` with `at_once` workers."""
     queue = deque(points)
-    with graceful() as stop, _Crew(at_once) as crew:
+    with graceful() as stop, _Pool(at_once) as crew:
         while queue or crew.busy:
             if stop.number is None:
                 crew.hand_out(queue)
@@ -105,14 +105,14 @@ class _Worker:
 
 
 @dataclass
-class _Crew:
+class _Pool:
     """The workers. Leaving the context leaves no process behind."""
 
     size: int
     workers: list[_Worker] = field(default_factory=list)
     asked: bool = False
 
-    def __enter__(self) -> _Crew:
+    def __enter__(self) -> _Pool:
         self.threads = (
             max(1, device.cores() // self.size) if self.size > 1 else None
         )  # None: as for a single run

@@ -2,7 +2,7 @@
 until none is left.
 
 submitit writes the sbatch script and carries the tasks to the nodes. Signals, requeueing, exit
-codes and what became of a task are ours (slurm_task.py, slurm_watch.py): submitit's own handlers
+codes and what became of a task are ours (task.py, watch.py): submitit's own handlers
 know no checkpoint, and its job objects are lost with the launcher.
 """
 
