@@ -165,8 +165,8 @@ class Settings:
 
     @property
     def records_per_client(self) -> int | None:
-        """The mean, rounded down, which is an upper bound for the smallest client. None for a user's
-        own partition, which may leave records out.
+        """The mean, rounded down: an upper bound for the smallest client. None for a user's own
+        partition, which may leave records out.
         """
         known = self.dataset["records"] if self.dealing is not None else None
         return (

@@ -126,8 +126,8 @@ def owned(raw: Records, parts: list[np.ndarray]) -> Records:
 
 def arranged(records: Records, parts: list[np.ndarray]) -> tuple[Records, list[np.ndarray]]:
     """The training records client after client, and which of them are whose. This happens in place,
-    for two copies of a large data set may not fit: `records` are used up. Both come back as they are
-    where a record is dealt to nobody or to several, and where the arrays share memory or are
+    for two copies of a large data set may not fit: `records` are used up. Both come back as they
+    are where a record is dealt to nobody or to several, and where the arrays share memory or are
     read-only.
     """
     order, ends = np.concatenate(parts), np.cumsum([len(part) for part in parts])
