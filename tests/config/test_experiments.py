@@ -46,9 +46,6 @@ def test_every_experiment_is_compared() -> None:
     assert list(TYPED) == NAMES
 
 
-LARGE = ("breast_cancer", "demo", "digits")  # hundreds of runs to compose
-
-
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=pytest.mark.slow) if name in LARGE else name for name in NAMES]
 )

@@ -126,7 +126,7 @@ def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A folder with CONTRIBUTING.md's own algorithm: its YAML, and its class below FedAvg's
     imports.
     """
-    blocks = _blocks(ROOT / "CONTRIBUTING.md")
+    blocks = _blocks(ROOT / "CONTRIBUTING.md", "Add an algorithm")
     imports = (ROOT / "dpfl_bench" / "algorithms" / "fedavg.py").read_text().partition("@dataclass")[0]
     folder = tmp_path_factory.mktemp("own")
     (folder / "algo").mkdir()
@@ -138,9 +138,13 @@ def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     sys.path.remove(str(folder))
 
 
-def _blocks(page: Path) -> dict[str, str]:
-    """Language -> all the page's fenced code of it."""
-    code = [line for line in lines(page) if line.kind == "code"]
+def _blocks(page: Path, section: str = "") -> dict[str, str]:
+    """Language -> the fenced code of it on the page, or below one of its headings."""
+    heading, code = "", []
+    for line in lines(page):
+        heading = line.text.lstrip("# ") if line.kind == "heading" else heading
+        if line.kind == "code" and section in ("", heading):
+            code.append(line)
     return {
         language: "\n".join(line.text for line in code if line.language == language)
         for language in ("python", "yaml")
@@ -185,6 +189,24 @@ def test_the_algorithm_of_contributing_runs(own: Path) -> None:
     for privacy in ("record", "secagg"):
         said = call("run", "algo=dp_fedprox", f"privacy={privacy}", *quick, "-cd", str(own))
         assert said.code == 0, said.err
+
+
+def test_the_accountant_of_contributing_is_the_one_that_is_tested() -> None:
+    tested = (ROOT / "tests" / "helpers" / "zcdp.py").read_text()
+    shown = _blocks(ROOT / "CONTRIBUTING.md", "Add an accountant")["python"]
+    assert tested.partition("from __future__")[2] == shown.partition("from __future__")[2] + "\n"
+
+
+def test_the_launcher_of_contributing_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = _blocks(ROOT / "CONTRIBUTING.md", "Add a launcher")["python"]
+    (tmp_path / "nice_launcher.py").write_text(shown)
+    (tmp_path / "hydra" / "launcher").mkdir(parents=True)
+    (tmp_path / "hydra" / "launcher" / "nice.yaml").write_text("_target_: nice_launcher.Nice\nlevel: 0\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    quick = ("rounds=1", "local_steps=1", "plot=false", "engine.workers=1")
+    said = call("run", "-m", "-cd", str(tmp_path), "hydra/launcher=nice", "eps=1,2", *quick)
+    assert said.code == 0, said.err
+    assert said.err.endswith("2 of 2 jobs done\n")
 
 
 @pytest.mark.parametrize("command", of("list", "version"), ids=str)
