@@ -19,7 +19,7 @@ PARTS = {
     "torch": ("torch", "training"),
     "torchvision": ("torchvision", "images, ResNet-18 features"),
     "dp-accounting": ("dp_accounting", "the accountants pld and rdp"),
-    "opacus": ("opacus", "engine.backend=opacus, for comparison (dpfl-bench[opacus])"),
+    "opacus": ("opacus", "engine.backend=opacus, privacy.accountant=prv (dpfl-bench[opacus])"),
     "kymatio": ("kymatio", "dataset.transform=scatternet (dpfl-bench[features])"),
     "nibabel": ("nibabel", "dataset=ixi (dpfl-bench[medical])"),
     "pillow": ("PIL", "dataset=messidor (dpfl-bench[medical])"),

@@ -117,7 +117,7 @@ class Checkpoint:
         there becomes the previous one.
         """
         with sealed.writing(path.with_suffix(".new"), **facts) as file:
-            torch.save(self.__dict__, cast(IO[bytes], file))  # the file has all methods that torch calls
+            _save(self.__dict__, cast(IO[bytes], file))  # the file has all methods that torch calls
         with suppress(FileNotFoundError):
             path.replace(path.with_name(PREVIOUS))
         path.with_suffix(".new").replace(path)
@@ -130,3 +130,15 @@ class Checkpoint:
             return Checkpoint(**torch.load(path, map_location="cpu", weights_only=True))
         except TypeError:
             raise sealed.Broken("made by a version with other checkpoints") from None
+
+
+def _save(content: dict[str, Any], file: IO[bytes]) -> None:
+    """torch.save, out of which a second signal comes as a KeyboardInterrupt. torch closes its
+    archive on the way out; of a half-written one it raises RuntimeError in place of the interrupt.
+    """
+    try:
+        torch.save(content, file)
+    except RuntimeError as error:
+        if isinstance(error.__context__, KeyboardInterrupt):
+            raise error.__context__ from None
+        raise

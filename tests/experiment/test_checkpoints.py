@@ -250,6 +250,40 @@ def test_a_checkpoint_is_read_with_the_weights_alone(cut: Path, monkeypatch: pyt
     assert asked == [True]
 
 
+class Interrupting:
+    """A file whose n-th write a second signal interrupts."""
+
+    def __init__(self, writes: int) -> None:
+        self.left = writes
+
+    def write(self, data: Any) -> int:
+        self.left -= 1
+        if self.left == 0:
+            raise KeyboardInterrupt
+        return memoryview(data).nbytes
+
+    def flush(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize("writes", [1, 2, 3, 5, 9, 15])
+def test_a_second_signal_out_of_a_save_is_a_signal(writes: int) -> None:
+    """torch alone raises RuntimeError for some of these: the run would be told as failed."""
+    with pytest.raises(KeyboardInterrupt):
+        train._save({"a": torch.zeros(1000), "b": torch.ones(3)}, Interrupting(writes))  # type: ignore[arg-type]
+
+
+def test_torch_alone_raises_another_error() -> None:
+    """The negative control."""
+    ended = set()
+    for writes in (1, 2, 3, 5, 9, 15):
+        try:
+            torch.save({"a": torch.zeros(1000), "b": torch.ones(3)}, Interrupting(writes))  # type: ignore[arg-type]
+        except (KeyboardInterrupt, RuntimeError) as error:
+            ended.add(type(error))
+    assert RuntimeError in ended
+
+
 # --- sealed files ---
 
 
