@@ -19,6 +19,7 @@ import torch
 from helpers.command import call
 from helpers.crews import by_this_process, by_workers, differing, in_chunks, trace_of
 from helpers.federations import TINY, Played, settings_of
+from helpers.mixing_networks import Centred, Detached
 from helpers.small_networks import CNN, LSTM, WORDS, images, sentences
 from torch import Tensor, nn
 
@@ -245,25 +246,6 @@ def test_each_process_has_buffers_of_its_own(backend: str) -> None:
 
 
 # records that mix
-
-
-class Centred(nn.Module):
-    """Each record less the mean of its batch: by itself it is 0."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.out = nn.Linear(4, 3)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.out(x - x.mean(0))
-
-
-class Detached(Centred):
-    """Without a gradient that could tell."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        out = self.out(x)
-        return out - out.detach().mean(0)
 
 
 class Scaled(nn.Module):

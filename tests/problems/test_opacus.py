@@ -18,6 +18,7 @@ import pytest
 import torch
 from helpers.command import call
 from helpers.federations import TINY, Played, player_on, settings_of
+from helpers.mixing_networks import Centred, Detached
 from torch import Tensor, nn
 
 from dpfl_bench.assembly.model import build_problem, gradient_backend
@@ -358,25 +359,6 @@ def test_refused_in_one_line_before_data_loads(what: str, monkeypatch: pytest.Mo
     line = refused(monkeypatch, *overrides)
     assert line.startswith("engine.backend=opacus: ")
     assert why in line
-
-
-class Centred(nn.Module):
-    """Each record less the mean of its batch: by itself it is 0."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.out = nn.Linear(4, 3)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.out(x - x.mean(0))
-
-
-class Detached(Centred):
-    """Mixes records, without a gradient that could tell."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        out = self.out(x)
-        return out - out.detach().mean(0)
 
 
 class Borrowed(nn.Module):
