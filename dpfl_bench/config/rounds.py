@@ -11,7 +11,6 @@ from dpfl_bench.config.settings import Settings, equal_share
 from dpfl_bench.config.typed import checked
 from dpfl_bench.federation import dealing, lot_size
 
-
 DEFAULTS = tuple(f"default_{which}_{unit}" for which in ("local", "total") for unit in ("steps", "epochs"))
 
 

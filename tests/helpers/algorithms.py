@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from dpfl_bench.config import compose
 from dpfl_bench.config.settings import Settings
 from helpers.federations import CONF, TINY, settings_of
 
@@ -30,11 +31,13 @@ class Algo:
         """On TINY, with these settings instead of its own. Composing takes a while, so what needs
         no composing is replaced.
         """
-        settings = settings_of(f"algo={self.name}", *TINY, *self.overrides, config_dir=self.folder)
-        if (
-            settings.sample_rate is not None and "sample_rate" not in changes
-        ):  # Poisson lots are part of it: ones that suit TINY
-            changes = {**{k: v for k, v in changes.items() if k != "batch_size"}, "sample_rate": 0.3}
+        algo = compose.composed((f"algo={self.name}",), self.folder).config
+        # Poisson lots are part of it: ones that suit TINY
+        poisson = algo["expected_lot"] is not None or algo["sample_rate"] is not None
+        lots = ("sample_rate=0.3",) if poisson else ()
+        settings = settings_of(f"algo={self.name}", *TINY, *lots, *self.overrides, config_dir=self.folder)
+        if poisson and "sample_rate" not in changes:
+            changes = {k: v for k, v in changes.items() if k != "batch_size"}
         if settings.algo.get("warm_rounds", 0) is None:  # so that TINY's few rounds are not all of them
             changes = {**changes, "algo": {**settings.algo, "warm_rounds": 1}}
         if "privacy" in changes:
