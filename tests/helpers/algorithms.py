@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -31,9 +32,7 @@ class Algo:
         """On TINY, with these settings instead of its own. Composing takes a while, so what needs
         no composing is replaced.
         """
-        algo = compose.composed((f"algo={self.name}",), self.folder).config
-        # Poisson lots are part of it: ones that suit TINY
-        poisson = algo["expected_lot"] is not None or algo["sample_rate"] is not None
+        poisson = _poisson(self.name, self.folder)  # lots are part of it: ones that suit TINY
         lots = ("sample_rate=0.3",) if poisson else ()
         settings = settings_of(f"algo={self.name}", *TINY, *lots, *self.overrides, config_dir=self.folder)
         if poisson and "sample_rate" not in changes:
@@ -54,6 +53,13 @@ class Algo:
     def warm(self) -> bool:
         """Whether the model stands still in its first rounds."""
         return self.settings().algo.get("warm_rounds", 0) != 0
+
+
+@cache
+def _poisson(name: str, folder: str | None) -> bool:
+    """Whether the algorithm's file asks for Poisson lots."""
+    config = compose.composed((f"algo={name}",), folder).config
+    return config["expected_lot"] is not None or config["sample_rate"] is not None
 
 
 def _algorithms() -> list[Algo]:
