@@ -1,4 +1,4 @@
-"""`stop_at_eps`, before any job of a sweep starts: refuse a stop after which the model never moves."""
+"""`stop_at_eps` before a sweep starts: one after which the model never moves is refused."""
 
 from __future__ import annotations
 

@@ -160,8 +160,8 @@ def _check_door(settings: Settings) -> None:
             raise ConfigError(f"privacy.{key}={shown}: {reason}; {remedy}, or say privacy.unit=client")
     if "target_step" in settings.measure:
         raise ConfigError(
-            "measure=[target_step]: expected updates without noise, and at privacy.unit=record the noise is in"
-            " each gradient that they are made of; leave it out, or say privacy.unit=client"
+            "measure=[target_step]: expected updates without noise, and at privacy.unit=record the noise is"
+            " in each gradient that they are made of; leave it out, or say privacy.unit=client"
         )
 
 

@@ -37,8 +37,8 @@ def step_factor(algorithm: Algorithm, optimiser: Optimiser, sent: Sent) -> float
 
 
 def step_estimate(algorithm: Algorithm, sent: Sent) -> float:
-    """The algorithm's estimate of its own factor before any bound (`estimate`, FedEXP); NaN where it
-    has none.
+    """The algorithm's estimate of its own factor before max(1, .) (`estimate`, FedEXP); NaN where
+    it has none.
     """
     estimate = getattr(algorithm, "estimate", None)
     return float("nan") if estimate is None else float(estimate(sent))

@@ -60,7 +60,7 @@ def planned(
 
 
 def _check_stop(run: Settings) -> None:
-    """Whether `stop_at_eps` leaves rounds in which the model moves. The accountants import numpy."""
+    """Whether `stop_at_eps` leaves rounds in which the model moves. Accountants import numpy."""
     if run.stop_at_eps is not None:
         from dpfl_bench.budget import stop
 

@@ -1,4 +1,4 @@
-"""A `stop_at_eps` that leaves no round in which the model moves is refused before any job starts."""
+"""A `stop_at_eps` that leaves no round in which the model moves is refused before a job starts."""
 
 from __future__ import annotations
 
@@ -38,6 +38,6 @@ def test_what_cannot_be_foreseen_is_left_to_the_run() -> None:
 
 def test_the_first_round_of_any_algorithm() -> None:
     fixed = ("algo=dp_fedavg", "privacy.calibration=fixed", "privacy.noise_multiplier=1")
-    with pytest.raises(ConfigError, match="stop_at_eps=0.1: the first round alone spends"):
+    with pytest.raises(ConfigError, match=r"stop_at_eps=0\.1: the first round alone spends"):
         stop.check(settings_of(*fixed, "stop_at_eps=.1"))
     stop.check(settings_of(*fixed, "stop_at_eps=9"))
