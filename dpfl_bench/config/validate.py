@@ -22,7 +22,10 @@ CHOICES: dict[str, Any] = {
     "dataset.vocabulary_from": Literal["public", "data"],
 }
 NAME = re.compile(r"\w[\w.+-]{0,99}")  # of a choice: it becomes part of file names
-ONLY_FOR_COMPOSING = ("default_local_steps", "default_total_steps", "local_epochs", "total_epochs")
+ONLY_FOR_COMPOSING = (
+    *("default_local_steps", "default_total_steps", "local_epochs", "total_epochs"),
+    "points",
+)
 
 
 def settings(composed: Composed, used: Collection[str] = fits.GROUPS) -> Settings:
@@ -33,6 +36,8 @@ def settings(composed: Composed, used: Collection[str] = fits.GROUPS) -> Setting
     model need not.
     """
     config = dict(composed.config)
+    if config.get("points") is not None:
+        raise ConfigError(f"points={config['points']}: expected a sweep; say -m too (dpfl-bench run -m ...)")
     _check_keys(config, composed.reference)
     check_names("", config, [*(f.name for f in fields(Settings)), *ONLY_FOR_COMPOSING])
     for group in GROUPS[:-1]:
