@@ -11,5 +11,5 @@
 | refusals.py | what the settings alone show to be impossible |
 | fits.py | whether data set, partition and model go together |
 | targets.py, call.py | what a `_target_` names, and its call |
-| catalogue.py, tracker_names.py | what there is to choose from |
+| catalogue.py, tracker_names.py, measures.py | what there is to choose from |
 """

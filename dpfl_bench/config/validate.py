@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from dpfl_bench.checks.errors import ConfigError
 from dpfl_bench.checks.ranges import check as check_range
-from dpfl_bench.config import fits, refusals, rounds, tracker_names
+from dpfl_bench.config import fits, measures, refusals, rounds, tracker_names
 from dpfl_bench.config.catalogue import GROUPS
 from dpfl_bench.config.compose import Composed
 from dpfl_bench.config.ranges import SETTINGS
@@ -46,6 +46,7 @@ def settings(composed: Composed, used: Collection[str] = fits.GROUPS) -> Setting
     config["dataset"] = _as_the_model_sees(_without_stale(config["dataset"], composed.reference["dataset"]))
     _fill_suggested(config)
     tracker_names.check(config["trackers"])
+    config["measure"] = measures.check(config["measure"])
     config.update(rounds.lengths(config))
     suggested = config["eval_every"] is None
     for key in ONLY_FOR_COMPOSING:
@@ -146,6 +147,11 @@ def _check_ranges(settings: Settings) -> None:
         check_range(path, value, allowed)
     if settings.model.get("l2", 0) < 0:
         raise ConfigError(f"model.l2={settings.model['l2']:g}: expected a number >= 0")
+    if settings.measured_client >= settings.clients and "client" in settings.measure:
+        raise ConfigError(
+            f"measured_client={settings.measured_client}: expected one of 0..{settings.clients - 1}, the"
+            " clients of this run"
+        )
     if settings.sampled_clients > settings.clients:
         raise ConfigError(
             f"sampled_clients={settings.sampled_clients}: expected at most clients={settings.clients}; lower"
