@@ -24,7 +24,7 @@ CHOICES: dict[str, Any] = {
 }
 NAME = re.compile(r"\w[\w.+-]{0,99}")  # of a choice: it becomes part of file names
 SAYS_CLIENTS = re.compile(r"\+*dataset\.clients=")
-ONLY_FOR_COMPOSING = (*rounds.DEFAULTS, "local_epochs", "total_epochs", "expected_lot")
+ONLY_FOR_COMPOSING = (*rounds.DEFAULTS, "local_epochs", "total_epochs", "expected_lot", "points")
 
 
 def settings(composed: Composed, used: Collection[str] = fits.GROUPS) -> Settings:
@@ -35,6 +35,8 @@ def settings(composed: Composed, used: Collection[str] = fits.GROUPS) -> Setting
     model need not.
     """
     config = dict(composed.config)
+    if config.get("points") is not None:
+        raise ConfigError(f"points={config['points']}: expected a sweep; say -m too (dpfl-bench run -m ...)")
     _check_keys(config, composed.reference)
     check_names("", config, [*(f.name for f in fields(Settings)), *ONLY_FOR_COMPOSING])
     for group in GROUPS[:-1]:
