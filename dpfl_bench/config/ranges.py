@@ -26,6 +26,7 @@ SETTINGS = {
     "repeats": COUNT,
     "device": Range(is_name, "auto or cpu, cuda, cuda:1, mps or another device of torch"),
     "eval_every": COUNT,
+    "measured_client": Range(lambda v: v >= 0, "a whole number >= 0; the first client is 0"),
     "checkpoint_every": COUNT,
     "privacy.clip": Range(
         lambda v: v == "median" or LEAST_CLIP <= v <= LARGEST_CLIP,

@@ -112,6 +112,8 @@ class Settings:
     device: str
     dtype: Literal["float32", "float64"]
     eval_every: int
+    measure: list[str]
+    measured_client: int
     checkpoint_every: int
     outputs: str
     plot: bool

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from dpfl_bench.checks.errors import ConfigError
 from dpfl_bench.checks.ranges import check as check_range
-from dpfl_bench.config import fits, refusals, rounds, tracker_names
+from dpfl_bench.config import fits, measures, refusals, rounds, tracker_names
 from dpfl_bench.config.catalogue import GROUPS
 from dpfl_bench.config.compose import Composed
 from dpfl_bench.config.ranges import SETTINGS
@@ -22,7 +22,10 @@ CHOICES: dict[str, Any] = {
     "dataset.vocabulary_from": Literal["public", "data"],
 }
 NAME = re.compile(r"\w[\w.+-]{0,99}")  # of a choice: it becomes part of file names
-ONLY_FOR_COMPOSING = ("default_local_steps", "default_total_steps", "local_epochs", "total_epochs")
+ONLY_FOR_COMPOSING = (
+    *("default_local_steps", "default_total_steps", "local_epochs", "total_epochs"),
+    "points",
+)
 
 
 def settings(composed: Composed, used: Collection[str] = fits.GROUPS) -> Settings:
@@ -33,6 +36,8 @@ def settings(composed: Composed, used: Collection[str] = fits.GROUPS) -> Setting
     model need not.
     """
     config = dict(composed.config)
+    if config.get("points") is not None:
+        raise ConfigError(f"points={config['points']}: expected a sweep; say -m too (dpfl-bench run -m ...)")
     _check_keys(config, composed.reference)
     check_names("", config, [*(f.name for f in fields(Settings)), *ONLY_FOR_COMPOSING])
     for group in GROUPS[:-1]:
@@ -41,6 +46,7 @@ def settings(composed: Composed, used: Collection[str] = fits.GROUPS) -> Setting
     config["dataset"] = _as_the_model_sees(_without_stale(config["dataset"], composed.reference["dataset"]))
     _fill_suggested(config)
     tracker_names.check(config["trackers"])
+    config["measure"] = measures.check(config["measure"])
     config.update(rounds.lengths(config))
     suggested = config["eval_every"] is None
     for key in ONLY_FOR_COMPOSING:
@@ -141,6 +147,11 @@ def _check_ranges(settings: Settings) -> None:
         check_range(path, value, allowed)
     if settings.model.get("l2", 0) < 0:
         raise ConfigError(f"model.l2={settings.model['l2']:g}: expected a number >= 0")
+    if settings.measured_client >= settings.clients and "client" in settings.measure:
+        raise ConfigError(
+            f"measured_client={settings.measured_client}: expected one of 0..{settings.clients - 1}, the"
+            " clients of this run"
+        )
     if settings.sampled_clients > settings.clients:
         raise ConfigError(
             f"sampled_clients={settings.sampled_clients}: expected at most clients={settings.clients}; lower"

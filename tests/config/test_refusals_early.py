@@ -57,6 +57,11 @@ server_lr=0                               | server_lr=0        | > 0
 weight_decay=-1                           | weight_decay=-1    | >= 0
 eval_every=0                              | eval_every=0       | at least 1
 checkpoint_every=0                        | checkpoint_every=0 | at least 1
+measure=client                            | measure=client     | like [client]
+measure=[norms]                           | measure=['norms']  | client, iterates
+measure=null                              | measure=None       | a list of client
+measure=[client] measured_client=90       | measured_client=90 | one of 0..89
+measured_client=-1                        | measured_client=-1 | the first client is 0
 engine.chunk=0                            | engine.chunk=0     | at least 1
 plot=1                                    | plot=1             | true or false
 outputs=3                                 | outputs=3          | a word
