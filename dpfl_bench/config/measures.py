@@ -14,6 +14,7 @@ COLUMNS: dict[str, tuple[str, ...]] = {
     "client": ("client_norm", "client_train_loss"),  # of the client `measured_client`
     "iterates": (),  # they have a file of their own, iterates.csv
     "train_error": ("train_error",),
+    "dissimilarity": ("dissimilarity", "log_dissimilarity"),  # of the clients' gradients
 }
 
 
