@@ -15,6 +15,7 @@ COLUMNS: dict[str, tuple[str, ...]] = {
     "iterates": (),  # they have a file of their own, iterates.csv
     "target_step": ("target_step", "step_estimate"),  # of `fedexp`, figure 1
     "train_error": ("train_error",),
+    "dissimilarity": ("dissimilarity", "log_dissimilarity"),  # of the clients' gradients
 }
 
 

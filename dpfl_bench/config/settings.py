@@ -36,6 +36,7 @@ class Privacy:
     v: float | None
     noise_multiplier: float | None
     accountant: str  # one of privacy.accountants.table.names()
+    client_share: float | None
 
     @property
     def ratio(self) -> int:

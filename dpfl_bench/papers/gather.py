@@ -40,6 +40,7 @@ class Gathered:
 
     sweep: Sweep
     jobs: list[Job] = field(default_factory=list)
+    commands: list[str] = field(default_factory=list)  # the same as a user types them
     points: dict[Point, Settings] = field(default_factory=dict)
     sources: list[Source] = field(default_factory=list)
     lacks: str = ""  # why some or all of it is not there
@@ -86,6 +87,7 @@ class Evidence:
             each.lacks = before.lacks
         more = [word("outputs", self.where.outputs)]
         more += [] if "plot" in sweep.set else ["plot=false"]
+        each.commands = sweep.commands(stage, more) if stage else []
         each.jobs = [(*job, *more) for job in sweep.jobs(stage)]
         if sweep.does == "run":
             planned = points.planned(self.where.composer, each.jobs, self.where.config_dir, CONFIG)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
@@ -9,7 +10,7 @@ from typing import Any
 
 from dpfl_bench.checks.errors import ConfigError
 from dpfl_bench.config.typed import check_names
-from dpfl_bench.config.words import word
+from dpfl_bench.config.words import text, word
 from dpfl_bench.papers.artefact import READINGS, SCALES, Artefact, Selection
 from dpfl_bench.results.select.cells import cells
 from dpfl_bench.results.select.sources import Source
@@ -40,6 +41,17 @@ class Sweep:
             (*fixed, *(word(key, value) for key, value in {**best, **point, **dict(swept)}.items()))
             for best, point, swept in every
         ]
+
+    def commands(self, stage: Sequence[Mapping[str, Any]], more: Sequence[str]) -> list[str]:
+        """What a user types for the same jobs. A stage's best points are points, too."""
+        fixed = [word(key, value) for key, value in self.set.items()]
+        swept = [f"{key}={','.join(map(text, values))}" for key, values in self.over.items()]
+        pairs = [{**best, **point} for best in stage for point in self.points or [{}]]
+        points = [f"points={text(pairs)}"] if any(pairs) else []
+        if self.does == "run":
+            return [shlex.join(["dpfl-bench", "run", "-m", *fixed, *swept, *points, *more])]
+        verb = {"plan": ["plan"], "data": ["data", "show"]}[self.does]
+        return [shlex.join(["dpfl-bench", *verb, *job, *more]) for job in self.jobs(stage)]
 
 
 def laid(artefact: Artefact, scale: str, reading: str) -> dict[str, Sweep]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
 import shutil
 from collections import Counter
 from collections.abc import Sequence
@@ -77,7 +76,7 @@ def _record(evidence: Evidence, command: str) -> dict[str, Any]:
         "reduced": reduced,
         "lacks": {each.sweep.name: each.lacks for each in evidence.sweeps.values() if each.lacks},
         "open": artefact.open,
-        "commands": [command, *_commands(evidence)],
+        "commands": [command, *(line for each in evidence.sweeps.values() for line in each.commands)],
         "runs": [str(source.path) for source in sources if isinstance(source, Run)],
         "seconds": round(sum(s.result["seconds"] for s in sources if isinstance(s, Run)), 1),
         "origin": _origin(sources),
@@ -115,14 +114,6 @@ def _unfinished(chosen: Sequence[Gathered]) -> str:
     """Runs that could be there and are not."""
     missing = sum(len(each.points) - len(each.sources) for each in chosen if each.sweep.does == "run")
     return f"{missing} runs are not finished" if missing else ""
-
-
-def _commands(evidence: Evidence) -> list[str]:
-    """Each job as a command of its own, where they are few; else the artefact's command does."""
-    jobs = [(each.sweep.does, job) for each in evidence.sweeps.values() for job in each.jobs]
-    verbs = {"run": ["run"], "plan": ["plan"], "data": ["data", "show"]}
-    words = [shlex.join(["dpfl-bench", *verbs[does], *job]) for does, job in jobs]
-    return words if len(words) <= 200 else [*words[:200], f"and {len(words) - 200} more"]
 
 
 def _origin(sources: Sequence[Source]) -> dict[str, list[str]]:

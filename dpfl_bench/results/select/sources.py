@@ -111,8 +111,9 @@ class Run:
     def leaks(self) -> tuple[str, ...]:
         """What of the data goes into training outside every accountant."""
         told = RunFolder(self.path).read("privacy.json") or {}
-        lines = told.get("not_accounted", []) if told.get("private") else []
-        return tuple(line for line in lines if not line.startswith("privacy.accountant=paper"))
+        return tuple(
+            line for line in told.get("leaks", []) if not line.startswith("privacy.accountant=paper")
+        )
 
     def field(self, name: str) -> Any:
         if name == "sweep":
