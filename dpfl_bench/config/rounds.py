@@ -39,7 +39,8 @@ def sample_rate(config: Mapping[str, Any], reference: Mapping[str, Any]) -> floa
             " sample_rate in its place"
         )
     smallest: int = checked("records", records, int)
-    return 1 / math.ceil(max(1, smallest) / lot)
+    share: float = 1 / math.ceil(max(1, smallest) / lot)
+    return share
 
 
 def _smallest_client(config: Mapping[str, Any]) -> int | None:
