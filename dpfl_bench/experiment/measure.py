@@ -49,6 +49,8 @@ def metrics_row(
         "update_norm": last.update_norm if last else NAN,
         "clipped_fraction": last.clipped_fraction if last else NAN,
         "server_step": last.server_step if last else NAN,
+        "target_step": last.target_step if last else NAN,
+        "step_estimate": last.step_estimate if last else NAN,
         "clip": last.clip if last else NAN,
         "blanked": last.blanked if last else None,
         "psi": psi(job, state, schedule, done),
