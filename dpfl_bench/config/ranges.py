@@ -42,6 +42,7 @@ SETTINGS = {
         for key in ("quantile_lr", "quantile_noise", "norm_noise", "v", "noise_multiplier", "nominal")
     },
     **{f"privacy.eps{k}": POSITIVE for k in range(3)},
+    "privacy.client_share": Range(lambda v: 0 < v <= 1, "0 < client_share <= 1"),
     "privacy.accountant": Range(lambda v: v in table.names(), " or ".join(table.names())),
     "engine.chunk": COUNT,
     "engine.workers": COUNT,

@@ -38,6 +38,7 @@ class Privacy:
     nominal: float | None  # the eps that a paper states
     nominal_how: str | None
     accountant: str  # one of privacy.accountants.table.names()
+    client_share: float | None
 
     @property
     def ratio(self) -> int:
