@@ -75,8 +75,8 @@ def _nominal(planned: dict[str, Any]) -> list[str]:
     if planned["nominal_eps"] is None:
         return []
     return [
-        f"  nominal    eps {planned['nominal_eps']:.6g} ({planned['nominal_how']}), which is no guarantee; valid"
-        f" towards the {planned['observer']}: {planned['valid_eps']:.6g}"
+        f"  nominal    eps {planned['nominal_eps']:.6g} ({planned['nominal_how']}), which is no guarantee;"
+        f" valid towards the {planned['observer']}: {planned['valid_eps']:.6g}"
     ]
 
 

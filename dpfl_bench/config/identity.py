@@ -89,8 +89,9 @@ def _idle(settings: Mapping[str, Any]) -> set[str]:
 
 
 def _of_privacy(privacy: Mapping[str, Any]) -> dict[str, Any]:
-    """Without a nominal eps that nobody states, for the same reason."""
-    return {k: v for k, v in privacy.items() if v is not None or k not in ("nominal", "nominal_how")}
+    """Without what nobody states, for the same reason."""
+    stated = ("nominal", "nominal_how", "client_share")
+    return {key: value for key, value in privacy.items() if value is not None or key not in stated}
 
 
 def _hash(settings: Mapping[str, Any], doors_open: bool, left_out: Collection[str], seeds: Set[str]) -> str:

@@ -11,7 +11,8 @@ import math
 from importlib.util import find_spec
 
 from dpfl_bench.checks.errors import ConfigError
-from dpfl_bench.config.settings import Privacy, Settings
+from dpfl_bench.config import measures, nominal
+from dpfl_bench.config.settings import Settings
 from dpfl_bench.config.targets import naive, remembers, uses_norms, warm_rounds
 from dpfl_bench.federation import lot_size
 
@@ -21,7 +22,7 @@ def check(settings: Settings) -> None:
     covers.
     """
     _check_backend(settings)
-    _check_evaluation(settings)
+    measures.check_scored(settings)
     _check_lots(settings)
     _check_memory(settings)
     _check_warm_rounds(settings)
@@ -52,23 +53,6 @@ def _check_backend(settings: Settings) -> None:
         raise ConfigError(
             "engine.backend=opacus: expected privacy.unit=record, where single records' gradients are"
             f" clipped, got {settings.privacy.unit}; use auto"
-        )
-
-
-def _check_evaluation(settings: Settings) -> None:
-    """Which records are scored, and that what is measured of them is."""
-    subset, known = settings.train_subset, settings.dataset["records"]
-    if subset is not None and settings.evaluate == "test":
-        raise ConfigError(
-            f"train_subset={subset}: unused with evaluate=test, which scores no training record"
-        )
-    whole = settings.dealing is not None and not settings.dealing.overlapping
-    if subset is not None and whole and known is not None and subset > known:
-        raise ConfigError(f"train_subset={subset}: expected at most the {known} training records")
-    if "train_error" in settings.measure and settings.evaluate == "test":
-        raise ConfigError(
-            "measure=[train_error]: evaluate=test scores no training record; say evaluate=all, with"
-            " train_subset=N if that is dear"
         )
 
 
@@ -171,30 +155,11 @@ def _check_noise(settings: Settings) -> None:
                 f"privacy.{key}={value:g}: unused with privacy.calibration={privacy.calibration} and "
                 f"privacy.mechanism={privacy.mechanism}; {remedy}"
             )
-    _check_nominal(privacy)
+    nominal.check(privacy)
     if privacy.calibration == "formula" and not (gaussian and privacy.unit == "client"):
         raise ConfigError(
             "privacy.calibration=formula: the formula is for Gaussian noise on a client's update; use exact"
             " or fixed"
-        )
-
-
-def _check_nominal(privacy: Privacy) -> None:
-    """A paper's own eps stands beside noise that is the paper's."""
-    if privacy.nominal is not None and privacy.calibration == "exact":
-        raise ConfigError(
-            f"privacy.nominal={privacy.nominal:g}: privacy.calibration=exact solves the noise for eps, so no"
-            " other eps is stated for it; say fixed or formula there, or leave it out"
-        )
-    if privacy.nominal_how is None:
-        return
-    if privacy.nominal is None and privacy.calibration != "formula":
-        raise ConfigError(
-            f"privacy.nominal_how={privacy.nominal_how}: expected privacy.nominal, the eps that it is about"
-        )
-    if not 0 < len(privacy.nominal_how.strip()) <= 80 or not privacy.nominal_how.isprintable():
-        raise ConfigError(
-            "privacy.nominal_how: expected a few words on one line (80 letters at most), like 'Theorem 3'"
         )
 
 
