@@ -102,7 +102,9 @@ def _differences(old: Files, new: Files, rename: Rename) -> tuple[list[str], lis
     notes: list[str] = []
     for name, content in old.items():
         if isinstance(content, str):
-            lines += _differing_rows(name, content, new[name], rename)
+            more, remarks = _differing_rows(name, content, new[name], rename)
+            lines += more
+            notes += remarks
             continue
         before = {".".join(map(rename, path)): leaf for path, leaf in _leaves(content)}
         after = {".".join(path): leaf for path, leaf in _leaves(new[name])}
@@ -119,18 +121,40 @@ def _differences(old: Files, new: Files, rename: Rename) -> tuple[list[str], lis
     return lines, notes
 
 
-def _differing_rows(name: str, old: str, new: str, rename: Rename) -> Iterator[str]:
-    """The first row that is not the same to the byte."""
+def _differing_rows(name: str, old: str, new: str, rename: Rename) -> tuple[list[str], list[str]]:
+    """The first row that is not the same to the byte in the columns that both sides have, and a
+    note for each column of one side alone.
+    """
     columns, newline, rows = old.partition("\n")
-    header = ",".join(map(rename, columns.split(",")))
-    if header + newline + rows == new:
-        return
-    for number, (was, now) in enumerate(zip_longest([header, *rows.split("\n")], new.split("\n"))):
+    before = ",".join(map(rename, columns.split(",")))
+    after = new.partition("\n")[0]
+    both = [column for column in before.split(",") if column in after.split(",")]
+    sides = ((before, after, "OLD"), (after, before, "NEW"))
+    notes = [
+        f"{name}: column {column} is in {side} alone"
+        for own, others, side in sides
+        for column in own.split(",")
+        if column not in others.split(",")
+    ]
+    shown = _of_columns(before + newline + rows, both), _of_columns(new, both)
+    for number, (was, now) in enumerate(zip_longest(*(text.split("\n") for text in shown))):
         if was != now:
-            cells = list(zip_longest(header.split(","), (was or "").split(","), (now or "").split(",")))
+            cells = list(zip_longest(both, (was or "").split(","), (now or "").split(",")))
             moved = [f"{column} was {a!r}, now {b!r}" for column, a, b in cells if a != b]
-            yield f"{name}: row {number}: {moved[0] if moved else 'an end of line'}"
-            return
+            return [f"{name}: row {number}: {moved[0] if moved else 'an end of line'}"], notes
+    return ([] if both else [f"{name}: no column is on both sides"]), notes
+
+
+def _of_columns(table: str, columns: list[str]) -> str:
+    """A table's text with these columns alone, in this order. Its ends of lines stay as they are; a
+    row of another length than the header stays whole.
+    """
+    header = table.partition("\n")[0].split(",")
+    places = [header.index(column) for column in columns]
+    rows = [line.split(",") for line in table.split("\n")]
+    return "\n".join(
+        ",".join(row[place] for place in places) if len(row) == len(header) else ",".join(row) for row in rows
+    )
 
 
 def _leaves(value: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:

@@ -50,7 +50,11 @@ def test_the_same_numbers_are_equal(tmp_path: Path) -> None:
             {"metrics": TABLE.replace("0.5", "0.50000000001")},
             "metrics.csv: row 2: eps was '0.5', now '0.50000000001'",
         ),
-        ({"metrics": TABLE.replace("eps", "epsilon")}, "metrics.csv: row 0: eps was 'eps', now 'epsilon'"),
+        (
+            {"metrics": TABLE.replace("eps", "epsilon").replace("0.5", "0.6").replace("0,1", "0,2")},
+            "metrics.csv: row 2: round was '1', now '2'",
+        ),
+        ({"metrics": "a,b,c\n" + TABLE.partition("\n")[2]}, "metrics.csv: no column is on both sides"),
         ({"metrics": TABLE + "0,2,0.7\n"}, "metrics.csv: row 3: seed was '', now '0'"),
         ({"metrics": TABLE[:-1]}, "metrics.csv: row 3: an end of line"),
         ({"result": {"eps": 0.5000000001}}, "result.json: eps was 0.5, now 0.5000000001"),
@@ -75,6 +79,18 @@ def test_keys_of_one_side_and_other_texts_are_listed(tmp_path: Path) -> None:
         "result.json: sizes.0 is in OLD alone",
         "result.json: sizes.1 is in OLD alone",
     }
+
+
+def test_columns_of_one_side_are_listed(tmp_path: Path) -> None:
+    """Wherever they stand in the table; the others are compared."""
+    new = "seed,norm,round,eps,more\n0,,0,0.0,7\n0,1.5,1,0.5,\n"
+    verdict = verdict_of(tmp_path, metrics=new)
+    assert verdict.word == "equal"
+    assert verdict.notes == [f"metrics.csv: column {name} is in NEW alone" for name in ("norm", "more")]
+    moved = verdict_of(tmp_path / "again", metrics=new.replace("0.5", "0.6"))
+    assert moved.lines == ["metrics.csv: row 2: eps was '0.5', now '0.6'"]
+    lost = verdict_of(tmp_path / "third", metrics="seed,round\n0,0\n0,1\n")
+    assert (lost.word, lost.notes) == ("equal", ["metrics.csv: column eps is in OLD alone"])
 
 
 def test_names_may_change(tmp_path: Path) -> None:

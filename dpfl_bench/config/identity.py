@@ -49,7 +49,8 @@ UNTOLD_OF_DATASET = {
     "holds": "only the refusals of what does not fit read it",
 }
 UNTOLD_OF_MODEL = {"needs": "only the refusals of what does not fit read it"}
-REPEATS = {"seed", "repeats", "eval_every"}  # repeats of one point differ in these
+# repeats of one point differ in these
+REPEATS = {"seed", "repeats", "eval_every", "measure", "measured_client"}
 SEEDS = {"seed"}  # and in these keys of the data set and of the partition
 
 
@@ -72,7 +73,17 @@ def point_id(settings: Mapping[str, Any], doors_open: bool) -> str:
     return _hash(settings, doors_open, UNTOLD.keys() | REPEATS, SEEDS)
 
 
+def _idle(settings: Mapping[str, Any]) -> set[str]:
+    """Of `measure` and `measured_client`, what asks for nothing: a run that measures nothing more
+    keeps the id that it had before there was anything more to measure.
+    """
+    asked = settings["measure"]
+    idle = {"measure": not asked, "measured_client": "client" not in asked}
+    return {key for key, nothing in idle.items() if nothing}
+
+
 def _hash(settings: Mapping[str, Any], doors_open: bool, left_out: Collection[str], seeds: Set[str]) -> str:
+    left_out = {*left_out, *_idle(settings)}
     kept = {key: value for key, value in settings.items() if key not in left_out}
     hidden: dict[str, Set[str]] = {
         "algo": set(),

@@ -26,6 +26,7 @@ SETTINGS = {
     "repeats": COUNT,
     "device": Range(is_name, "auto or cpu, cuda, cuda:1, mps or another device of torch"),
     "eval_every": COUNT,
+    "measured_client": Range(lambda v: v >= 0, "a whole number >= 0; the first client is 0"),
     "checkpoint_every": COUNT,
     "privacy.clip": Range(
         lambda v: v == "median" or LEAST_CLIP <= v <= LARGEST_CLIP,
@@ -39,6 +40,7 @@ SETTINGS = {
         for key in ("quantile_lr", "quantile_noise", "norm_noise", "v", "noise_multiplier")
     },
     **{f"privacy.eps{k}": POSITIVE for k in range(3)},
+    "privacy.client_share": Range(lambda v: 0 < v <= 1, "0 < client_share <= 1"),
     "privacy.accountant": Range(lambda v: v in table.names(), " or ".join(table.names())),
     "engine.chunk": COUNT,
     "engine.workers": COUNT,

@@ -7,6 +7,7 @@ accountant covers, whatever run it comes from, in `privacy/refusals.py`.
 
 from __future__ import annotations
 
+import math
 from importlib.util import find_spec
 
 from dpfl_bench.checks.errors import ConfigError
@@ -23,6 +24,7 @@ def check(settings: Settings) -> None:
     _check_lots(settings)
     _check_memory(settings)
     _check_warm_rounds(settings)
+    _check_client_share(settings)
     if settings.private:
         _check_noise(settings)
     if settings.private or settings.privacy.bound_without_noise:
@@ -101,6 +103,25 @@ def _check_warm_rounds(settings: Settings) -> None:
         )
 
 
+def _check_client_share(settings: Settings) -> None:
+    """dpscaffold's l belongs to its accountant, and says how many clients are drawn."""
+    share, drawn = settings.privacy.client_share, settings.sampled_clients
+    if share is None or not settings.private:
+        return
+    if settings.privacy.accountant != "paper" or settings.sampling != "fixed":
+        raise ConfigError(
+            f"privacy.client_share={share:g}: expected privacy.accountant=paper and sampled clients"
+            f" (client_sampling=fixed), got {settings.privacy.accountant} and {settings.sampling}; leave it"
+            " out"
+        )
+    whole = math.floor(share * settings.clients + 1e-9)  # .29 * 100 is a little less than 29
+    if whole != drawn:
+        raise ConfigError(
+            f"privacy.client_share={share:g}: of clients={settings.clients} it draws {whole}, expected"
+            f" sampled_clients={whole}, got {drawn}; say the two alike"
+        )
+
+
 def _check_noise(settings: Settings) -> None:
     """How much noise: the keys that each calibration needs, and no others."""
     algo, privacy = settings.algo, settings.privacy
@@ -158,6 +179,11 @@ def _check_door(settings: Settings) -> None:
             remedy = "leave it out" if usual is None else f"say {usual}"
             shown = f"{value:g}" if isinstance(value, float) else value
             raise ConfigError(f"privacy.{key}={shown}: {reason}; {remedy}, or say privacy.unit=client")
+    if "target_step" in settings.measure:
+        raise ConfigError(
+            "measure=[target_step]: expected updates without noise, and at privacy.unit=record the noise is"
+            " in each gradient that they are made of; leave it out, or say privacy.unit=client"
+        )
 
 
 def _check_lots_of_records(settings: Settings) -> None:

@@ -36,6 +36,7 @@ class Privacy:
     v: float | None
     noise_multiplier: float | None
     accountant: str  # one of privacy.accountants.table.names()
+    client_share: float | None
 
     @property
     def ratio(self) -> int:
@@ -111,6 +112,8 @@ class Settings:
     device: str
     dtype: Literal["float32", "float64"]
     eval_every: int
+    measure: list[str]
+    measured_client: int
     checkpoint_every: int
     outputs: str
     plot: bool

@@ -4,10 +4,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from dpfl_bench.experiment.job import Job
+from dpfl_bench.federation.crew import GradientSums
 from dpfl_bench.federation.diagnostics import Diagnostics
+from dpfl_bench.federation.dissimilarity import dissimilarity as difference_of
 from dpfl_bench.federation.evaluation import Losses, evaluate
 from dpfl_bench.federation.schedule import Schedule
 from dpfl_bench.federation.state import TrainingState
@@ -55,6 +58,12 @@ def metrics_row(
         row["suboptimality"] = scores.train_loss + _decay_term(job, state) - job.reference.f_star
         row["distance"] = (state.output.to(job.reference.x_star) - job.reference.x_star).norm().item()
     return row
+
+
+def dissimilarity(sums: Iterable[GradientSums], clients: int) -> dict[str, float]:
+    """The columns of `measure=[dissimilarity]`. sums: of all clients' gradients."""
+    between = difference_of(sums, clients)
+    return {"dissimilarity": between.difference, "log_dissimilarity": between.log_ratio}
 
 
 def _decay_term(job: Job, state: TrainingState) -> float:

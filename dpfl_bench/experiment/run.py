@@ -183,6 +183,8 @@ class _Runner:
         self, state: TrainingState, schedule: Schedule, done: int, diagnostics: Diagnostics | None, crew: Crew
     ) -> None:
         row = measure.metrics_row(self.job, state, schedule, done, diagnostics, self.psi0, crew.losses)
+        if "dissimilarity" in self.job.settings.measure:
+            row |= measure.dissimilarity(crew.gradients(state.output), self.job.settings.clients)
         self.folder.metrics.append(row)
         self.folder.timing.append({"seed": schedule.seed, "round": done, "seconds": self.seconds})
         self.followers.follow()

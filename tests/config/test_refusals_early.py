@@ -57,6 +57,11 @@ server_lr=0                               | server_lr=0        | > 0
 weight_decay=-1                           | weight_decay=-1    | >= 0
 eval_every=0                              | eval_every=0       | at least 1
 checkpoint_every=0                        | checkpoint_every=0 | at least 1
+measure=client                            | measure=client     | like [client]
+measure=[norms]                           | measure=['norms']  | client, iterates
+measure=null                              | measure=None       | a list of client
+measure=[client] measured_client=90       | measured_client=90 | one of 0..89
+measured_client=-1                        | measured_client=-1 | the first client is 0
 engine.chunk=0                            | engine.chunk=0     | at least 1
 plot=1                                    | plot=1             | true or false
 outputs=3                                 | outputs=3          | a word
@@ -134,6 +139,13 @@ privacy=record privacy.clip=median privacy.neighbours=add_remove_one sample_rate
     | batch_size
 privacy=record privacy.calibration=formula privacy.v=1 | privacy.calibration=formula | exact or fixed
 privacy=record privacy.accountant=paper batch_size=2 | accountant=paper | third_party
+privacy.client_share=.5                       | privacy.client_share=0.5 | privacy.accountant=paper
+privacy=record privacy.accountant=paper batch_size=2 privacy.client_share=.5 | privacy.client_share=0.5
+    | sampled clients
+privacy=record privacy.accountant=paper batch_size=2 sampled_clients=3 privacy.client_share=.7
+    | privacy.client_share=0.7 | say the two alike
+privacy=record privacy.accountant=paper batch_size=2 privacy.client_share=1.5 | privacy.client_share=1.5
+    | <= 1
 privacy=record privacy.accountant=exact batch_size=2 | accountant=exact | pld
 privacy.mechanism=privunit algo=dp_fedavg | privacy.trust=secagg | privacy=local
 privacy=central privacy.mechanism=privunit algo=dp_fedavg | privacy.trust=central | privacy=local
