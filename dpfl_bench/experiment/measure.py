@@ -34,7 +34,8 @@ def metrics_row(
     done: rounds so far. last: of the latest round. psi0: Theorem 1's potential at the start.
     losses: who evaluates the records (worker processes); None: this process.
     """
-    scores = evaluate(job.problem, job.data.federation, state.output, losses)
+    every = job.settings.evaluate == "all"
+    scores = evaluate(job.problem, job.data.federation, state.output, losses, every)
     steps = sum(schedule.steps[:done])
     row = {
         "seed": schedule.seed,
@@ -57,7 +58,8 @@ def metrics_row(
         "psi_bound": psi_bound(job, psi0, steps, done) if theorem_gap(job) is None else NAN,
     }
     if job.reference is not None:
-        row["suboptimality"] = scores.train_loss + _decay_term(job, state) - job.reference.f_star
+        if job.settings.whole_train_loss:
+            row["suboptimality"] = scores.train_loss + _decay_term(job, state) - job.reference.f_star
         row["distance"] = (state.output.to(job.reference.x_star) - job.reference.x_star).norm().item()
     return row
 

@@ -12,5 +12,6 @@
 | budgets.py | nominal eps, and the eps that holds |
 | figures.py, tables.py | what is drawn and written |
 | verdict.py | verdict.json, and the files beside it |
+| overview.py | `list papers`: what there is, and what came of it |
 | reproduce.py | the whole |
 """

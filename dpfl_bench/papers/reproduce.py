@@ -12,7 +12,7 @@ from dpfl_bench.checks.errors import ConfigError
 from dpfl_bench.config import compose
 from dpfl_bench.config.compose import Expanded
 from dpfl_bench.machine.say import say
-from dpfl_bench.papers import gather, verdict
+from dpfl_bench.papers import gather, overview, verdict
 from dpfl_bench.papers.artefact import READINGS, SCALES, Artefact, chosen
 from dpfl_bench.papers.gather import Evidence, Where
 from dpfl_bench.results.figures.style import WIDTHS
@@ -102,7 +102,7 @@ class Whole:
             command = _command(evidence.artefact, evidence.where)
             record = verdict.write(evidence, command, self.asked.width)
             where = f"scale={record['scale']} reading={record['reading']}"
-            say(f"{record['artefact']} {where}: {verdict.counts(record)}")
+            say(f"{record['artefact']} {where}: {overview.counts(record)}")
             sys.stdout.write(f"{verdict.folder(evidence.where.outputs, evidence.artefact)}\n")
 
 

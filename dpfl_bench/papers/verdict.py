@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import shutil
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -13,12 +11,11 @@ from dpfl_bench.papers import budgets, claims, figures, printed, tables
 from dpfl_bench.papers.artefact import Artefact, Claim
 from dpfl_bench.papers.evidence import UNDECIDED, UNTESTED, Outcome
 from dpfl_bench.papers.gather import Evidence, Gathered
+from dpfl_bench.papers.overview import FILE
 from dpfl_bench.papers.printed import Match
 from dpfl_bench.results.escape import plain
 from dpfl_bench.results.folder import RunFolder
 from dpfl_bench.results.select.sources import Run, Source
-
-FILE = "verdict.json"
 
 
 def folder(outputs: str, artefact: Artefact) -> Path:
@@ -151,20 +148,3 @@ def _note(record: dict[str, Any], evidence: Evidence) -> str:
     if record["lacks"]:
         lines.append(f"not here: {'; '.join(dict.fromkeys(record['lacks'].values()))}")
     return ". ".join(lines)
-
-
-def counts(record: dict[str, Any]) -> str:
-    """The verdicts in one line."""
-    verdicts = Counter(claim["verdict"] for claim in record["claims"])
-    matches = Counter(each["match"] for each in record["printed"])
-    parts = [f"{count} {word}" for word, count in verdicts.items()]
-    numbers = ", ".join(f"{count} {word}" for word, count in matches.items())
-    return "; ".join(
-        [*([f"claims: {', '.join(parts)}"] if parts else []), *([f"printed: {numbers}"] if numbers else [])]
-    )
-
-
-def states(outputs: str, artefact: str) -> dict[str, dict[str, Any]]:
-    """SCALE-READING -> verdict.json, of what was reproduced."""
-    found = sorted((Path(outputs) / artefact).glob(f"*/{FILE}"))
-    return {file.parent.name: json.loads(file.read_text()) for file in found}
