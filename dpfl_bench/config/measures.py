@@ -16,6 +16,8 @@ COLUMNS: dict[str, tuple[str, ...]] = {
     "train_error": ("train_error",),
 }
 
+DIRECTIONS = 16  # of iterates.csv
+
 
 def check(names: Any) -> list[str]:
     """The names in their order of COLUMNS, each once. Raises ConfigError for any other."""

@@ -13,6 +13,7 @@ from dpfl_bench.federation.clients import Federation
 from dpfl_bench.problems.problem import Problem, Scored, in_dtype
 
 BATCH_NUMBERS = 2**18  # features evaluated at once: as many as a core's cache likes
+NAN = float("nan")
 OUTPUT_NUMBERS = 2**23  # outputs of the model computed at once
 
 
@@ -26,7 +27,8 @@ class Scores:
     # that the model explains
     test_metric: float
     # where clients are the data's own: mean over clients of the metric on their own test records
-    client_metric: float = float("nan")
+    client_metric: float = NAN
+    train_metric: float = NAN  # the same on all training records
 
     @property
     def test_error(self) -> float:
@@ -38,8 +40,8 @@ Losses = Callable[[Tensor, bool], Scored]
 
 
 def evaluate(problem: Problem, federation: Federation, x: Tensor, losses: Losses | None = None) -> Scores:
-    """How good the model x, (d,), is. Where there is no test set (some synthetic problems), the
-    training records stand in for it.
+    """How good the model x, (d,), is. Where there is no test set (some synthetic problems), what is
+    of one is NaN.
 
     losses: computes losses and scores; None: this process does.
     """
@@ -47,11 +49,21 @@ def evaluate(problem: Problem, federation: Federation, x: Tensor, losses: Losses
     ridge = problem.l2 / 2 * x.square().sum().item()
     train = losses(x, False)
     train_loss = (federation.record_weights * train.losses).sum().item() + ridge
+    fit = _metric(problem, train, federation.targets)
     if len(federation.test_targets) == 0:
-        return Scores(train_loss, train_loss, _metric(problem, train, federation.targets))
+        return Scores(train_loss, NAN, NAN, NAN, fit)
     test = losses(x, True)
     metric = _metric(problem, test, federation.test_targets)
-    return Scores(train_loss, test.losses.mean().item(), metric, _of_clients(problem, test, federation))
+    return Scores(train_loss, test.losses.mean().item(), metric, _of_clients(problem, test, federation), fit)
+
+
+def mean_loss_of(problem: Problem, federation: Federation, x: Tensor, client: int) -> float:
+    """One client's loss at the model x, (d,): the mean over its training records, + l2/2 |x|^2."""
+    start, end = (int(place) for place in federation.offsets[client : client + 2])
+    size = slices(problem, federation, False)[0].stop
+    pieces = [slice(first, min(first + size, end)) for first in range(start, end, size)]
+    losses = together(scored_slice(problem, federation, x, False, piece) for piece in pieces).losses
+    return losses.mean().item() + problem.l2 / 2 * x.square().sum().item()
 
 
 def scored(problem: Problem, federation: Federation, x: Tensor, test: bool) -> Scored:
