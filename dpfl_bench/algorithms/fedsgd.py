@@ -1,4 +1,4 @@
-"""FedSGD and DP-FedSGD (McMahan et al. 2017; `dpscaffold`, section 5: "FedAvg with Ks = 1").
+"""FedSGD and DP-FedSGD (McMahan et al. 2017; `dpscaffold`, section 5).
 
 | paper | here |
 |---|---|
@@ -9,8 +9,10 @@
 A client sends a gradient, so at client level C is on the scale of one gradient, whatever the
 learning rate.
 
-Deviations: none. local_steps is 1 by default. With more, a client sends the mean of as many lots'
-gradients at the same point.
+Deviations: `dpscaffold` calls FedSGD "FedAvg with Ks = 1", and its authors ran just that: K = 1/s
+steps that move, `algo=dp_fedavg local_steps=5` for s = .2. Here no step moves: local_steps is 1 by
+default, and with more a client sends the mean of as many lots' gradients at the same point. The two
+differ (docs/papers.md, dpscaffold).
 """
 
 from __future__ import annotations

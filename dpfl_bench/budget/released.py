@@ -77,6 +77,7 @@ def _of_records(settings: Settings, schedules: Sequence[Schedule], holders: Hold
         neighbours=settings.privacy.neighbours,
         cohort_size=settings.sampled_clients,
         holders=holders.most,
+        client_share=settings.privacy.client_share,
     )
 
 

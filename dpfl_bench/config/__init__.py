@@ -3,11 +3,12 @@
 | file | what it is |
 |---|---|
 | compose.py, template.py, hydra_loader.py | Hydra's part: overrides in, composed configs out |
+| words.py | keys and values as words of the command line |
 | settings.py | the typed settings of a run |
 | validate.py, typed.py, rounds.py | from a composed config to them |
 | identity.py | what a run's id is made of |
 | ranges.py | the range of each setting |
-| refusals.py | what the settings alone show to be impossible |
+| refusals.py, nominal.py | what the settings alone show to be impossible |
 | fits.py | whether data set, partition and model go together |
 | targets.py, call.py | what a `_target_` names, and its call |
 | catalogue.py, tracker_names.py, measures.py | what there is to choose from |

@@ -10,9 +10,13 @@ from functools import lru_cache
 from typing import Any
 
 from dpfl_bench.checks.errors import ConfigError
+from dpfl_bench.config import words
 from dpfl_bench.config.catalogue import GROUPS
 from dpfl_bench.config.hydra_loader import loader, refusals
 from dpfl_bench.config.template import Template, plain
+
+POINTS = "points"  # the key of config.yaml: what a sweep sets together
+VALUES = ("outputs",)  # keys that are no group, though a folder of that name lies beside the user's YAML
 
 
 @dataclass(frozen=True)
@@ -33,7 +37,14 @@ def composed(
     """Compose one job. config_dir is searched first, so it can add algorithms, data sets or
     experiments.
     """
-    return Composer(config_dir, config_name).job(overrides)
+    ours_alone = config_dir is None and not any("hydra.searchpath" in override for override in overrides)
+    return (_ours(config_name) if ours_alone else Composer(config_dir, config_name)).job(overrides)
+
+
+@lru_cache(maxsize=4)
+def _ours(config_name: str) -> Composer:
+    """The package's own files do not change while it runs. A user's may, between two jobs."""
+    return Composer(None, config_name)
 
 
 @lru_cache(maxsize=1)
@@ -57,7 +68,9 @@ class Composer:
         self._loader, self._name = loader(config_dir), config_name
         self._parse = lru_cache(maxsize=None)(self._parsed)
         self._repository = lru_cache(maxsize=None)(self._searched)
-        self._is_group = lru_cache(maxsize=None)(lambda key, hydra: self._repository(hydra).group_exists(key))
+        self._is_group = lru_cache(maxsize=None)(
+            lambda key, hydra: key not in VALUES and self._repository(hydra).group_exists(key)
+        )
         self._base = lru_cache(maxsize=None)(self._based)
         self._reference = lru_cache(maxsize=None)(self._referred)
 
@@ -99,7 +112,8 @@ class Composer:
                         f"{override.input_line}: expected in a config file (-cn); here, say what is swept by"
                         " itself (eps=1,2)"
                     )
-            hydra = self._master(parsed).hydra
+            master = self._master(parsed)
+            hydra = master.hydra
             sweeper = plain(hydra.sweeper)
             if sweeper.pop("_target_") != f"{BasicSweeper.__module__}.BasicSweeper":
                 raise ConfigError(
@@ -107,7 +121,7 @@ class Composer:
                     " hydra.sweeper.params"
                 )
             params = [f"{key}={value}" for key, value in (sweeper["params"] or {}).items()]
-            task = [o.input_line for o in parsed if not o.is_hydra_override()]
+            task = [o.input_line for o in parsed if not o.is_hydra_override() and o.key_or_group != POINTS]
             ours = tuple(o.input_line for o in parsed if o.key_or_group == "hydra.searchpath")
             swept = OverridesParser.create(self._loader).parse_overrides([*params, *task])
             (jobs,) = BasicSweeper.split_arguments(swept, max_batch_size=None)
@@ -116,7 +130,12 @@ class Composer:
                     f"{' '.join([*params, *task])}: expected something to sweep, a glob() or range() among"
                     " them is empty"
                 )
-            return Expanded([(*ours, *job) for job in jobs], plain(hydra.launcher))
+            points = words.of_points(_unwrapped(master.get(POINTS)))
+            _refuse_twice(points, [*params, *task])
+            typed = any(o.key_or_group == POINTS for o in parsed)
+            alone = () if typed or not points else (f"{POINTS}=null",)  # of an experiment's file
+            every = [(*alone, *point) for point in points] or [()]
+            return Expanded([(*ours, *job, *point) for job in jobs for point in every], plain(hydra.launcher))
 
     def shown(self, part: str, overrides: Sequence[str]) -> str:
         """Hydra's --cfg: the composed config as YAML, unresolved; `job` without Hydra's own,
@@ -186,6 +205,7 @@ class Composer:
         from hydra.types import RunMode
 
         repository = self._repository(())
+        parsed = [o for o in parsed if o.key_or_group not in VALUES]
         groups = [o for o in parsed if o.is_hydra_override() or repository.group_exists(o.key_or_group)]
         for overrides in (parsed, groups):
             lines = [o.input_line for o in overrides]
@@ -200,3 +220,18 @@ class Composer:
 
 def _is_dict(override: Any) -> bool:
     return isinstance(override.value(), dict)
+
+
+def _unwrapped(node: Any) -> Any:
+    """A list of OmegaConf's as a plain one, references as they are written."""
+    from omegaconf import OmegaConf
+
+    return OmegaConf.to_container(node) if OmegaConf.is_config(node) else node
+
+
+def _refuse_twice(points: Sequence[tuple[str, ...]], given: Sequence[str]) -> None:
+    """A key of the points that is also set beside them: one of the two would be lost."""
+    keys = {word.partition("=")[0] for point in points for word in point}
+    for word in given:
+        if (key := word.partition("=")[0]) in keys:
+            raise ConfigError(f"{word}: expected {key} in the points or beside them, not both")

@@ -7,9 +7,11 @@ accountant covers, whatever run it comes from, in `privacy/refusals.py`.
 
 from __future__ import annotations
 
+import math
 from importlib.util import find_spec
 
 from dpfl_bench.checks.errors import ConfigError
+from dpfl_bench.config import measures, nominal
 from dpfl_bench.config.settings import Settings
 from dpfl_bench.config.targets import naive, remembers, uses_norms, warm_rounds
 from dpfl_bench.federation import lot_size
@@ -23,9 +25,11 @@ def check(settings: Settings) -> None:
     """
     _check_backend(settings)
     _check_lr(settings)
+    measures.check_scored(settings)
     _check_lots(settings)
     _check_memory(settings)
     _check_warm_rounds(settings)
+    _check_client_share(settings)
     if settings.private:
         _check_noise(settings)
     if settings.private or settings.privacy.bound_without_noise:
@@ -116,6 +120,25 @@ def _check_warm_rounds(settings: Settings) -> None:
         )
 
 
+def _check_client_share(settings: Settings) -> None:
+    """dpscaffold's l belongs to its accountant, and says how many clients are drawn."""
+    share, drawn = settings.privacy.client_share, settings.sampled_clients
+    if share is None or not settings.private:
+        return
+    if settings.privacy.accountant != "paper" or settings.sampling != "fixed":
+        raise ConfigError(
+            f"privacy.client_share={share:g}: expected privacy.accountant=paper and sampled clients"
+            f" (client_sampling=fixed), got {settings.privacy.accountant} and {settings.sampling}; leave it"
+            " out"
+        )
+    whole = math.floor(share * settings.clients + 1e-9)  # .29 * 100 is a little less than 29
+    if whole != drawn:
+        raise ConfigError(
+            f"privacy.client_share={share:g}: of clients={settings.clients} it draws {whole}, expected"
+            f" sampled_clients={whole}, got {drawn}; say the two alike"
+        )
+
+
 def _check_noise(settings: Settings) -> None:
     """How much noise: the keys that each calibration needs, and no others."""
     algo, privacy = settings.algo, settings.privacy
@@ -147,6 +170,7 @@ def _check_noise(settings: Settings) -> None:
                 f"privacy.{key}={value:g}: unused with privacy.calibration={privacy.calibration} and "
                 f"privacy.mechanism={privacy.mechanism}; {remedy}"
             )
+    nominal.check(privacy)
     if privacy.calibration == "formula" and not (gaussian and privacy.unit == "client"):
         raise ConfigError(
             "privacy.calibration=formula: the formula is for Gaussian noise on a client's update; use exact"
@@ -173,6 +197,11 @@ def _check_door(settings: Settings) -> None:
             remedy = "leave it out" if usual is None else f"say {usual}"
             shown = f"{value:g}" if isinstance(value, float) else value
             raise ConfigError(f"privacy.{key}={shown}: {reason}; {remedy}, or say privacy.unit=client")
+    if "target_step" in settings.measure:
+        raise ConfigError(
+            "measure=[target_step]: expected updates without noise, and at privacy.unit=record the noise is"
+            " in each gradient that they are made of; leave it out, or say privacy.unit=client"
+        )
 
 
 def _check_lots_of_records(settings: Settings) -> None:

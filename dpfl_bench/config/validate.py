@@ -15,6 +15,7 @@ from dpfl_bench.config.compose import Composed
 from dpfl_bench.config.ranges import SETTINGS
 from dpfl_bench.config.settings import Settings
 from dpfl_bench.config.typed import check_names, checked
+from dpfl_bench.federation import dealing
 
 # what a user's own file has to choose from, too
 CHOICES: dict[str, Any] = {
@@ -22,7 +23,8 @@ CHOICES: dict[str, Any] = {
     "dataset.vocabulary_from": Literal["public", "data"],
 }
 NAME = re.compile(r"\w[\w.+-]{0,99}")  # of a choice: it becomes part of file names
-ONLY_FOR_COMPOSING = ("default_local_steps", "default_total_steps", "local_epochs", "total_epochs")
+SAYS_CLIENTS = re.compile(r"\+*dataset\.clients=")
+ONLY_FOR_COMPOSING = (*rounds.DEFAULTS, "local_epochs", "total_epochs", "expected_lot", "points")
 
 
 def settings(composed: Composed, used: Collection[str] = fits.GROUPS) -> Settings:
@@ -33,15 +35,19 @@ def settings(composed: Composed, used: Collection[str] = fits.GROUPS) -> Setting
     model need not.
     """
     config = dict(composed.config)
+    if config.get("points") is not None:
+        raise ConfigError(f"points={config['points']}: expected a sweep; say -m too (dpfl-bench run -m ...)")
     _check_keys(config, composed.reference)
     check_names("", config, [*(f.name for f in fields(Settings)), *ONLY_FOR_COMPOSING])
     for group in GROUPS[:-1]:
         config[group] = _as_reference(group, config[group], composed.reference[group])
     _check_choices(config)
-    config["dataset"] = _as_the_model_sees(_without_stale(config["dataset"], composed.reference["dataset"]))
+    dataset = _as_many_clients(config, composed)
+    config["dataset"] = _as_the_model_sees(_without_stale(dataset, composed.reference["dataset"]))
     _fill_suggested(config)
     tracker_names.check(config["trackers"])
     config["measure"] = measures.check(config["measure"])
+    config["sample_rate"] = rounds.sample_rate(config, composed.reference)
     config.update(rounds.lengths(config))
     suggested = config["eval_every"] is None
     for key in ONLY_FOR_COMPOSING:
@@ -88,6 +94,22 @@ def _as_reference(path: str, value: Any, reference: Any) -> Any:
         return {key: _as_reference(f"{path}.{key}", value[key], reference[key]) for key in value}
     kind = CHOICES.get(path, Any if reference is None else type(reference))
     return checked(path, value, kind)
+
+
+def _as_many_clients(config: Mapping[str, Any], composed: Composed) -> dict[str, Any]:
+    """The data set, with as many natural clients as `clients` says, where its own key `clients`
+    counts them and nobody said that. Both said and different is refused by `fits`.
+    """
+    dataset, file, asked = config["dataset"], composed.reference["dataset"], config["clients"]
+    says, facts = dealing.of(config["partition"]), dataset.get("holds") or {}
+    follows = says is not None and says.natural and facts.get("natural") == "clients"
+    said = any(SAYS_CLIENTS.match(word) for word in composed.overrides)
+    if not follows or said or not isinstance(asked, int) or dataset["clients"] != file["clients"]:
+        return dict(dataset)
+    records = dataset["records"]
+    if records is not None and records == file["records"]:
+        records = records * asked // file["clients"]
+    return {**dataset, "clients": asked, "records": records}
 
 
 def _without_stale(dataset: dict[str, Any], reference: Mapping[str, Any]) -> dict[str, Any]:

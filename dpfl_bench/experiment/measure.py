@@ -4,11 +4,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from dpfl_bench.experiment import measured
 from dpfl_bench.experiment.job import Job
+from dpfl_bench.federation.crew import GradientSums
 from dpfl_bench.federation.diagnostics import Diagnostics
+from dpfl_bench.federation.dissimilarity import dissimilarity as difference_of
 from dpfl_bench.federation.evaluation import Losses, evaluate
 from dpfl_bench.federation.schedule import Schedule
 from dpfl_bench.federation.state import TrainingState
@@ -32,7 +35,8 @@ def metrics_row(
     done: rounds so far. last: of the latest round. psi0: Theorem 1's potential at the start.
     losses: who evaluates the records (worker processes); None: this process.
     """
-    scores = evaluate(job.problem, job.data.federation, state.output, losses)
+    every = job.settings.evaluate == "all"
+    scores = evaluate(job.problem, job.data.federation, state.output, losses, every)
     steps = sum(schedule.steps[:done])
     row = {
         "seed": schedule.seed,
@@ -47,6 +51,8 @@ def metrics_row(
         "update_norm": last.update_norm if last else NAN,
         "clipped_fraction": last.clipped_fraction if last else NAN,
         "server_step": last.server_step if last else NAN,
+        "target_step": last.target_step if last else NAN,
+        "step_estimate": last.step_estimate if last else NAN,
         "clip": last.clip if last else NAN,
         "blanked": last.blanked if last else None,
         **_norms(last),
@@ -55,7 +61,8 @@ def metrics_row(
         "psi_bound": psi_bound(job, psi0, steps, done) if theorem_gap(job) is None else NAN,
     }
     if job.reference is not None:
-        row["suboptimality"] = scores.train_loss + _decay_term(job, state) - job.reference.f_star
+        if job.settings.whole_train_loss:
+            row["suboptimality"] = scores.train_loss + _decay_term(job, state) - job.reference.f_star
         row["distance"] = (state.output.to(job.reference.x_star) - job.reference.x_star).norm().item()
     return row
 
@@ -63,6 +70,12 @@ def metrics_row(
 def _norms(last: Diagnostics | None) -> dict[str, float]:
     signal, noise = last.signal_and_noise() if last else (NAN, NAN)
     return {"signal_norm": signal, "noise_norm": noise}
+
+
+def dissimilarity(sums: Iterable[GradientSums], clients: int) -> dict[str, float]:
+    """The columns of `measure=[dissimilarity]`. sums: of all clients' gradients."""
+    between = difference_of(sums, clients)
+    return {"dissimilarity": between.difference, "log_dissimilarity": between.log_ratio}
 
 
 def _decay_term(job: Job, state: TrainingState) -> float:

@@ -11,7 +11,7 @@ from dpfl_bench.budget.budget import Budget
 from dpfl_bench.budget.guarantee import STOPPED, Guarantee
 from dpfl_bench.config.settings import Settings
 from dpfl_bench.config.targets import naive
-from dpfl_bench.experiment import theory_of_run, train
+from dpfl_bench.experiment import scored, theory_of_run, train
 from dpfl_bench.experiment.job import Job
 from dpfl_bench.results.folder import MEASURES, RunFolder
 from dpfl_bench.results.origin import Origin
@@ -77,6 +77,8 @@ def result(
         "total_steps": max(sum(s.steps) for s in job.schedules),
         "clients": settings.clients,
         "sampled_clients": settings.sampled_clients,
+        "batch_size": settings.batch_size,
+        "sample_rate": settings.sample_rate,
         "parameters": job.problem.dimension,
         "memory": guarantee.memory,
         "colluding": settings.privacy.colluding if settings.private else None,
@@ -88,6 +90,7 @@ def result(
         "metric": job.problem.metric,
         **_last(rows, diverged is not None),
         "best_round": _best_round(rows),
+        "scored": scored.record(settings, job.data),
         "diverged": diverged,
         **_records(job),
         "origin": origin.hashes,

@@ -173,7 +173,7 @@ class _Runner:
             for done, state, diagnostics in played:
                 self.claim.check()
                 bar.update()
-                if done % job.settings.eval_every == 0 or done == schedule.rounds:
+                if job.settings.evaluated(done, schedule.rounds):
                     self._evaluate(state, schedule, done, diagnostics, crew)
                 if self.stop.number is not None or self._due(done):
                     self._save(state, schedule, done)
@@ -191,6 +191,8 @@ class _Runner:
         self, state: TrainingState, schedule: Schedule, done: int, diagnostics: Diagnostics | None, crew: Crew
     ) -> None:
         row = measure.metrics_row(self.job, state, schedule, done, diagnostics, self.psi0, crew.losses)
+        if "dissimilarity" in self.job.settings.measure:
+            row |= measure.dissimilarity(crew.gradients(state.output), self.job.settings.clients)
         self.folder.metrics.append(row)
         if self.iterates:
             place = measured.iterate(self.job, self.first, state.output)

@@ -8,8 +8,8 @@ import numpy as np
 from torch import Tensor
 
 from dpfl_bench.algorithms.base import Sent, Server
-from dpfl_bench.federation import evaluation
-from dpfl_bench.federation.crew import GroupResult
+from dpfl_bench.federation import dissimilarity, evaluation
+from dpfl_bench.federation.crew import GradientSums, GroupResult
 from dpfl_bench.federation.round_player import OwnMessages, RoundPlayer
 from dpfl_bench.federation.schedule import PlannedRound
 from dpfl_bench.federation.state import TrainingState
@@ -51,3 +51,8 @@ class Alone:
 
     def losses(self, x: Tensor, test: bool) -> Scored:
         return evaluation.scored(self.player.problem, self.player.federation, x, test)
+
+    def gradients(self, x: Tensor) -> Iterator[GradientSums]:
+        problem, federation = self.player.problem, self.player.federation
+        for clients in dissimilarity.groups(problem, federation):
+            yield dissimilarity.sums_of(problem, federation, x, clients)

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from torch import Tensor
@@ -17,6 +17,13 @@ from dpfl_bench.federation.doors.send import Sums
 from dpfl_bench.federation.schedule import PlannedRound
 from dpfl_bench.federation.state import TrainingState
 from dpfl_bench.problems.problem import Scored
+
+
+class GradientSums(NamedTuple):
+    """Over some clients, of their gradients at one model, in the device's widest format."""
+
+    gradients: Tensor  # sum of grad F_i, (d,)
+    squares: Tensor  # sum of |grad F_i|^2, ()
 
 
 @dataclass
@@ -42,4 +49,8 @@ class Crew(Protocol):
         """Losses and scores of each training record, or of each test record, at the model x,
         (d,).
         """
+        ...
+
+    def gradients(self, x: Tensor) -> Iterable[GradientSums]:
+        """Sums over the groups of all clients of their gradients at the model x, (d,)."""
         ...

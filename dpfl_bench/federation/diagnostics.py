@@ -26,6 +26,8 @@ class Diagnostics:
     all_blanked: bool = False  # every update was blanked
     passage: SendPassage | None = None  # that has ended: what is asked of an evaluated round alone
     at_records: bool = False
+    target_step: float = NAN  # see server_step.step_estimates
+    step_estimate: float = NAN
 
     def norm_of(self, client: int) -> float:
         """Of one client's update before bounding; NaN where it is not in the cohort."""

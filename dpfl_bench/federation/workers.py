@@ -10,17 +10,14 @@ from __future__ import annotations
 
 import atexit
 import ctypes
-import io
 import itertools
 import math
 import mmap
 import multiprocessing
 import os
-import pickle
 import signal
 import sys
 import time
-import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -33,9 +30,10 @@ import torch
 from torch import Tensor
 
 from dpfl_bench.algorithms.base import Sent
-from dpfl_bench.federation import evaluation
+from dpfl_bench.federation import dissimilarity, evaluation
 from dpfl_bench.federation.alone import Alone
-from dpfl_bench.federation.crew import GroupResult
+from dpfl_bench.federation.crew import GradientSums, GroupResult
+from dpfl_bench.federation.messages import pickled, portable, received, send
 from dpfl_bench.federation.round_player import RoundPlayer, most_groups
 from dpfl_bench.federation.schedule import PlannedRound
 from dpfl_bench.federation.state import TrainingState
@@ -126,12 +124,16 @@ class Workers:
         self._point.copy_(x)
         return evaluation.together(self._ask(Workers._scored, test))
 
+    def gradients(self, x: Tensor) -> list[GradientSums]:
+        self._point.copy_(x)
+        return self._ask(Workers._gradients)
+
     def _ask(self, question: Callable[..., Any], *arguments: Any) -> list[Any]:
         """Let every worker run `question(worker, *arguments)`. The workers answer with numbered
         pieces; returned are all pieces, by number.
         """
         self._next.value = 0
-        message = _pickled((question.__name__, arguments))
+        message = pickled((question.__name__, arguments))
         for pipe, worker in zip(self._pipes, self._workers, strict=True):
             try:
                 pipe.send_bytes(message)
@@ -146,7 +148,7 @@ class Workers:
             for answered in [r for r in ready if r in waiting]:
                 worker = self._workers[waiting.pop(answered)]
                 try:
-                    pieces, error = _received(answered)
+                    pieces, error = received(answered)
                 except (EOFError, OSError):  # no answer, or half of one
                     raise self._died(worker) from None
                 if error is not None:
@@ -184,13 +186,13 @@ class Workers:
         with suppress(EOFError, OSError):
             for answered in itertools.count():
                 self._look_for_more_than(answered)
-                name, arguments = _received(pipe)
+                name, arguments = received(pipe)
                 answer: tuple[dict[int, Any], Exception | None]
                 try:
                     answer = dict(getattr(self, name)(alone, *arguments)), None
                 except Exception as error:
-                    answer = {}, _portable(error)
-                _send(pipe, answer)
+                    answer = {}, portable(error)
+                send(pipe, answer)
 
     def _look_for_more_than(self, questions: int) -> None:
         """Stay awake for a moment, until the next question is there. Of workers that are woken at
@@ -233,31 +235,11 @@ class Workers:
         for number in self._numbers(len(parts)):
             yield number, evaluation.scored_slice(problem, federation, self._point, test, parts[number])
 
-
-def _send(pipe: Connection, message: object) -> None:
-    pipe.send_bytes(_pickled(message))
-
-
-def _pickled(message: object) -> memoryview:
-    """The message as bytes, its tensors too: they are small. multiprocessing would put them into
-    files of shared memory.
-    """
-    file = io.BytesIO()
-    _Pickler(file, pickle.HIGHEST_PROTOCOL).dump(message)
-    return file.getbuffer()
-
-
-class _Pickler(pickle.Pickler):
-    """Tensors go as arrays: torch writes an archive for each, which takes a hundred times as
-    long.
-    """
-
-    def reducer_override(self, part: Any) -> Any:
-        return (torch.from_numpy, (part.numpy(),)) if isinstance(part, Tensor) else NotImplemented
-
-
-def _received(pipe: Connection) -> Any:
-    return pickle.loads(pipe.recv_bytes())
+    def _gradients(self, alone: Alone) -> Iterator[tuple[int, GradientSums]]:
+        problem, federation = self._player.problem, self._player.federation
+        parts = dissimilarity.groups(problem, federation)
+        for number in self._numbers(len(parts)):
+            yield number, dissimilarity.sums_of(problem, federation, self._point, parts[number])
 
 
 def _shared(tensor: Tensor) -> Tensor:
@@ -283,17 +265,3 @@ def _die_with(parent: int) -> None:
         ctypes.CDLL(None).prctl(1, signal.SIGKILL)
         if os.getppid() != parent:
             os._exit(1)
-
-
-def _portable(error: Exception) -> Exception:
-    """The error as it can be pickled, its traceback as a note: tracebacks cannot be pickled, nor
-    can some errors.
-    """
-    note = "in a worker process:\n" + "".join(traceback.format_exception(error))
-    try:
-        arrives = str(pickle.loads(pickle.dumps(error))) == str(error)
-    except Exception:
-        arrives = False
-    portable = error.with_traceback(None) if arrives else RuntimeError(f"{type(error).__name__}: {error}")
-    portable.add_note(note)
-    return portable

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from dpfl_bench.config import compose
+from dpfl_bench.config.compose import Expanded
 from dpfl_bench.config.settings import Settings
 from dpfl_bench.machine.say import say
 from dpfl_bench.machine.signals import Interrupted
@@ -37,15 +38,21 @@ class Ways:
     retry: bool = True
     answer: Answer = ASK  # where code or data differ
     on_interrupt: str | None = None  # what becomes of Slurm's jobs
+    tell_folders: bool = True  # at the end, on stdout
 
 
 def run_all(overrides: Sequence[str], config_dir: str | None, config_name: str, ways: Ways) -> int:
+    """The sweep that the overrides mean; `run_jobs` of it."""
+    compose.composer.cache_clear()  # files may have changed since the last sweep of this process
+    expanded = compose.composer(config_dir, config_name).sweep(overrides)
+    return run_jobs(expanded, config_dir, config_name, ways)
+
+
+def run_jobs(expanded: Expanded, config_dir: str | None, config_name: str, ways: Ways) -> int:
     """Validate every job before the first one starts; then a failed job does not stop the others. 1
     if any is not done.
     """
-    compose.composer.cache_clear()  # files may have changed since the last sweep of this process
     composer = compose.composer(config_dir, config_name)
-    expanded = composer.sweep(overrides)
     node = launchers.with_answer(expanded.launcher, ways.on_interrupt)
     # a dry run calls nothing of the user's: no launcher, and no loader below
     launcher = None if ways.dry and not launchers.is_shipped(node) else launchers.chosen(node)
@@ -131,7 +138,10 @@ def _run(jobs: Sequence[Point], launcher: Launcher, ways: Ways) -> int:
         return 0
     finally:
         progress.close()
-    outcome = _say_outcome(states_of(jobs), sweep)
+    states = states_of(jobs)
+    outcome = _say_outcome(states, sweep)
+    if ways.tell_folders:
+        sys.stdout.writelines(f"{point.folder}\n" for point, state in states.items() if state.finished)
     return code or outcome
 
 
@@ -152,7 +162,7 @@ def _launch(todo: Sequence[Point], launcher: Launcher, progress: Progress) -> No
 
 
 def _say_outcome(states: Mapping[Point, RunState], sweep: Sweep) -> int:
-    """What became of all: the folders on stdout, the rest on stderr. 1 if a job is not done."""
+    """What became of all, on stderr. 1 if a job is not done."""
     words = Counter("failed" if state.word == "diverged" else state.word for state in states.values())
     parts = [
         f"{words[word]} {word}"
@@ -171,5 +181,4 @@ def _say_outcome(states: Mapping[Point, RunState], sweep: Sweep) -> int:
         say(f"failed: {len(failed) - SHOWN} more; dpfl-bench status {sweep.path}")
     if not all(state.finished for state in states.values()):
         say(f"to finish: {status.again(sweep)}")
-    sys.stdout.writelines(f"{point.folder}\n" for point, state in states.items() if state.finished)
     return int(words["done"] < len(states))

@@ -139,6 +139,13 @@ privacy=record privacy.clip=median privacy.neighbours=add_remove_one sample_rate
     | batch_size
 privacy=record privacy.calibration=formula privacy.v=1 | privacy.calibration=formula | exact or fixed
 privacy=record privacy.accountant=paper batch_size=2 | accountant=paper | third_party
+privacy.client_share=.5                       | privacy.client_share=0.5 | privacy.accountant=paper
+privacy=record privacy.accountant=paper batch_size=2 privacy.client_share=.5 | privacy.client_share=0.5
+    | sampled clients
+privacy=record privacy.accountant=paper batch_size=2 sampled_clients=3 privacy.client_share=.7
+    | privacy.client_share=0.7 | say the two alike
+privacy=record privacy.accountant=paper batch_size=2 privacy.client_share=1.5 | privacy.client_share=1.5
+    | <= 1
 privacy=record privacy.accountant=exact batch_size=2 | accountant=exact | pld
 privacy.mechanism=privunit algo=dp_fedavg | privacy.trust=secagg | privacy=local
 privacy=central privacy.mechanism=privunit algo=dp_fedavg | privacy.trust=central | privacy=local

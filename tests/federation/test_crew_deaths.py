@@ -185,7 +185,7 @@ def test_in_the_middle_of_a_long_question(
     played: Played, clean: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A cohort of a million does not fit into a pipe: the first process is still writing."""
-    first, received = os.getpid(), workers_file._received
+    first, received = os.getpid(), workers_file.received
 
     def half(pipe: Any) -> Any:
         if os.getpid() != first:
@@ -194,7 +194,7 @@ def test_in_the_middle_of_a_long_question(
             die()
         return received(pipe)
 
-    monkeypatch.setattr(workers_file, "_received", half)
+    monkeypatch.setattr(workers_file, "received", half)
     round = dataclasses.replace(played.schedule.round(0), cohort=np.arange(10**6))
     with pytest.raises(WorkerDied, match=KILLED), crew_of(played) as crew:
         list(crew.play_groups(played.start, round))
@@ -440,7 +440,7 @@ def test_little_goes_through_the_pipes(monkeypatch: pytest.MonkeyPatch) -> None:
         sizes.append(len(got))
         return pickle.loads(got)
 
-    monkeypatch.setattr(workers_file, "_received", received)
+    monkeypatch.setattr(workers_file, "received", received)
     with crew_of(played, 2) as crew:
         next(play(played, crew))
     assert len(sizes) == 4  # two workers worked and remembered

@@ -48,6 +48,8 @@ def left_behind(state: TrainingState, diagnostics: Any, crew: Any) -> dict[str, 
     trace["numbers"] = struct.pack(
         f"{len(numbers)}d", *(float("nan") if number is None else number for number in numbers)
     )
+    sums = [bits(column) for one in crew.gradients(state.output) for column in one]
+    trace["gradients"] = b"".join(sums)
     for test in (False, True):
         trace |= {f"{name} {test}": bits(t) for name, t in crew.losses(state.output, test)._asdict().items()}
     return trace

@@ -1,5 +1,6 @@
 """dpscaffold's own accountant: its tables come out, and it is labelled for what it is."""
 
+import dataclasses
 import math
 from pathlib import Path
 
@@ -109,6 +110,41 @@ def test_eps_towards_a_third_party(
     assert epsilon(seen(50, rounds, clients, share, population), sigma, delta, "paper") == pytest.approx(
         eps, abs=5e-5
     )
+
+
+# clients, training records, share l, sigma, K = 10, delta, eps, the largest T
+FIGURE_9 = [
+    (100, 4000, 0.08, 60.0, 2.5e-6, 5.0, 556),
+    (40, 2000, 0.08, 30.0, 1 / 80_000, 5.0, 736),
+    (40, 2000, 0.10, 30.0, 1 / 80_000, 5.0, 377),
+    (40, 2000, 0.12, 30.0, 1 / 80_000, 5.0, 218),
+    (60, 800, 0.08, 30.0, 1 / 48_000, 3.0, 159),
+    (60, 800, 0.12, 30.0, 1 / 48_000, 3.0, 46),
+]
+
+
+@pytest.mark.parametrize(("clients", "population", "share", "sigma", "delta", "eps", "longest"), FIGURE_9)
+def test_a_share_that_is_no_whole_number_of_clients(
+    clients: int, population: int, share: float, sigma: float, delta: float, eps: float, longest: int
+) -> None:
+    """Figure 9: of 40 clients l = .08 draws 3 and .12 draws 4, as .1 does."""
+    drawn = math.floor(share * clients + 1e-9)
+
+    def first(rounds: int) -> View:
+        one = records(10, rounds, clients, drawn / clients, population)
+        found = view(dataclasses.replace(one, cohort_size=drawn, client_share=share), "third_party")
+        assert found is not None
+        return found
+
+    assert max_rounds(eps, delta, sigma, first, "paper") == longest
+
+
+def test_valid_accountants_count_the_clients_that_are_drawn() -> None:
+    said = dataclasses.replace(records(10, 100, 40, 0.1), client_share=0.001)
+    seen_of_said = view(said, "third_party")
+    assert seen_of_said is not None
+    assert epsilon(seen_of_said, 30.0, 1e-5) == epsilon(seen(10, 100, 40, 0.1), 30.0, 1e-5)
+    assert epsilon(seen_of_said, 30.0, 1e-5, "paper") < epsilon(seen(10, 100, 40, 0.1), 30.0, 1e-5, "paper")
 
 
 def test_infinite_noise_prints_nearly_the_same() -> None:

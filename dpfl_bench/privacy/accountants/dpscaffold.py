@@ -2,7 +2,9 @@
 `divergences/dpscaffold.py` for the two steps of it that do not hold.
 
 Unit: one record, replace_one; lots without replacement within clients that are drawn anew in every
-round; observer: a third party.
+round; observer: a third party. The paper draws floor(l M) clients and counts with l and l M:
+`privacy.client_share` says l where it is not the share of clients that is drawn. No other
+accountant reads it.
 """
 
 from __future__ import annotations
@@ -31,7 +33,9 @@ def epsilon(composition: Composition, noise: float, delta: float) -> float:
     from dpfl_bench.privacy.divergences import dpscaffold
 
     c = composition
-    return dpscaffold.epsilon(noise * math.sqrt(c.cohort_size), c.rate, c.share, c.rounds, delta)
+    share = c.client_share or c.share
+    cohort = c.cohort_size * share / c.share  # l M, which need not be whole
+    return dpscaffold.epsilon(noise * math.sqrt(cohort), c.rate, share, c.rounds, delta)
 
 
 ACCOUNTANT = Accountant("paper", refusal, epsilon, auto="never", guarantee=False)

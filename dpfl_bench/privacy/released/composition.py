@@ -61,6 +61,7 @@ class Composition:
     share: float = 1.0
     rounds: Rounds = ()
     cohort_size: int = 1  # clients of one round: for the paper's accountant
+    client_share: float | None = None  # l, which the paper's accountant counts with in place of `share`
 
     def __post_init__(self) -> None:
         if self.rounds and not 0 < self.share <= 1:

@@ -38,6 +38,7 @@ class RecordReleases:
     neighbours: Neighbours
     cohort_size: int  # clients per round: for the paper's accountant
     holders: int = 1  # clients that hold the most shared record
+    client_share: float | None = None  # l, for the paper's accountant alone, where it is not `share`
 
     def __post_init__(self) -> None:
         refusals.check_known(

@@ -124,7 +124,11 @@ def _averaged(releases: Releases | RecordReleases, given: Composition) -> Compos
             # the coins of several holders are not independent: count every holder in every round
             return dataclasses.replace(given, times=releases.gradients * releases.holders)
         return dataclasses.replace(
-            given, times=releases.gradients, share=releases.share, rounds=releases.rounds
+            given,
+            times=releases.gradients,
+            share=releases.share,
+            rounds=releases.rounds,
+            client_share=releases.client_share,
         )
     if releases.cohort_size == releases.clients or releases.rounds == 0:
         return given

@@ -71,7 +71,7 @@ def columns(folders: Sequence[Path]) -> Columns:
     groups = {key.rpartition(".")[0] for key in keys}
     asked = {f"{key}.name" if key in groups else key for names in given for key in names}
     shown = [key for key in keys if key in asked or key in differing]
-    rows = [{key: _value(config.get(key, _IDLE)) for key in shown} for config in configs]
+    rows = [{key: value_of(config.get(key, _IDLE)) for key in shown} for config in configs]
     of_dataset = sorted(key for key in keys if key.startswith("dataset."))
     sources = [_source(*each, of_dataset) for each in zip(targets, configs, strict=True)]
     return Columns(rows, differing, sources)
@@ -128,7 +128,7 @@ def overrides(folder: Path) -> list[str]:
     except (OSError, ValueError):
         return []
     words = (line.removeprefix("- ") for line in lines if line.startswith("- "))
-    return [str(_value(word)) if word[:1] in ("'", '"') else word for word in words]
+    return [str(value_of(word)) if word[:1] in ("'", '"') else word for word in words]
 
 
 def _overrides(folder: Path) -> dict[str, str]:
@@ -178,7 +178,7 @@ def _counts(key: str, target: str) -> bool:
 
 
 @lru_cache(maxsize=100_000)
-def _value(text: str) -> Any:
+def value_of(text: str) -> Any:
     if text == _IDLE:
         return None
     try:

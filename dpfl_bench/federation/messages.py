@@ -1,0 +1,52 @@
+"""Messages between the first process and its workers: through a pipe, pickled; errors, too."""
+
+from __future__ import annotations
+
+import io
+import pickle
+import traceback
+from multiprocessing.connection import Connection
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+def send(pipe: Connection, message: object) -> None:
+    pipe.send_bytes(pickled(message))
+
+
+def pickled(message: object) -> memoryview:
+    """The message as bytes, its tensors too: they are small. multiprocessing would put them into
+    files of shared memory.
+    """
+    file = io.BytesIO()
+    _Pickler(file, pickle.HIGHEST_PROTOCOL).dump(message)
+    return file.getbuffer()
+
+
+class _Pickler(pickle.Pickler):
+    """Tensors go as arrays: torch writes an archive for each, which takes a hundred times as
+    long.
+    """
+
+    def reducer_override(self, part: Any) -> Any:
+        return (torch.from_numpy, (part.numpy(),)) if isinstance(part, Tensor) else NotImplemented
+
+
+def received(pipe: Connection) -> Any:
+    return pickle.loads(pipe.recv_bytes())
+
+
+def portable(error: Exception) -> Exception:
+    """The error as it can be pickled, its traceback as a note: tracebacks cannot be pickled, nor
+    can some errors.
+    """
+    note = "in a worker process:\n" + "".join(traceback.format_exception(error))
+    try:
+        arrives = str(pickle.loads(pickle.dumps(error))) == str(error)
+    except Exception:
+        arrives = False
+    portable = error.with_traceback(None) if arrives else RuntimeError(f"{type(error).__name__}: {error}")
+    portable.add_note(note)
+    return portable

@@ -1,0 +1,225 @@
+"""A table or figure of a paper, as its YAML file in conf/paper/PAPER/ says it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import MISSING, dataclass, field, fields
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, Literal, get_origin, get_type_hints
+
+from dpfl_bench.checks.errors import ConfigError
+from dpfl_bench.config.typed import checked
+from dpfl_bench.papers import vocabulary
+from dpfl_bench.results.select.cells import Question
+
+SCALES = ("smoke", "cpu", "full")
+READINGS = ("paper", "exact")
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Which numbers. Every key has the meaning of its namesake in `Question`."""
+
+    sweeps: list[str] = field(default_factory=list)  # `from` in the file; none: all
+    where: dict[str, Any] = field(default_factory=dict)
+    best_over: list[str] = field(default_factory=list)
+    spread: list[str] = field(default_factory=list)
+    last: Any = 1
+    better: Literal["least", "most"] | None = None
+    by: str | None = None
+
+    def question(self, y: str, *names: str) -> Question:
+        better = self.better or ("most" if (self.by or y).endswith("_metric") else "least")
+        return Question(
+            y, names, self.where, self.last, better, tuple(self.best_over), self.by, tuple(self.spread)
+        )
+
+
+@dataclass(frozen=True)
+class Figure(Selection):
+    x: str = ""
+    y: str = ""
+    kind: Literal["lines", "points", "paths", "bars"] = "lines"
+    line: list[str] = field(default_factory=list)
+    row: list[str] = field(default_factory=list)
+    column: list[str] = field(default_factory=list)
+    star: bool = False
+    log: list[str] = field(default_factory=list)
+    x_label: str = ""
+    y_label: str = ""
+    diagonal: bool = False
+    at: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def panels(self) -> list[str]:
+        return [*self.row, *self.column, *self.line]
+
+
+@dataclass(frozen=True)
+class Table(Selection):
+    value: str = ""
+    rows: list[str] = field(default_factory=list)
+    columns: list[str] = field(default_factory=list)
+    digits: int = 3
+    also: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Printed(Selection):
+    """Numbers of the paper, by row and column."""
+
+    id: str = ""
+    what: str = ""
+    place: str = ""
+    value: str = ""
+    digits: int = 2
+    runs: int = 1
+    rows: list[str] = field(default_factory=list)
+    columns: list[str] = field(default_factory=list)
+    cells: dict[Any, Any] = field(default_factory=dict)
+    std: dict[Any, Any] = field(default_factory=dict)
+    scales: list[str] = field(default_factory=lambda: ["full"])
+    readings: list[str] = field(default_factory=lambda: ["paper"])
+    differs: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Claim(Selection):
+    id: str = ""
+    says: str = ""
+    place: str = ""
+    kind: str = ""
+    y: str = ""
+    each: list[str] = field(default_factory=list)
+    scales: list[str] = field(default_factory=lambda: ["cpu", "full"])
+    readings: list[str] = field(default_factory=lambda: [*READINGS])
+    untestable: dict[str, str] = field(default_factory=dict)
+    reads: str = ""
+    at_least: Any = None  # `in`: how many of the groups have to hold, or most; none: every one
+    terms: dict[str, Any] = field(default_factory=dict)  # the keys that the kind has of its own
+
+
+@dataclass(frozen=True)
+class Artefact:
+    paper: str
+    name: str
+    file: Path
+    line: str  # the first comment: its line in `list papers`
+    place: str = ""
+    title: str = ""
+    shows: str = ""
+    cost: dict[str, Any] = field(default_factory=dict)
+    reduced: dict[str, str] = field(default_factory=dict)
+    nominal: dict[str, Any] = field(default_factory=dict)
+    open: list[str] = field(default_factory=list)
+    names: dict[Any, str] = field(default_factory=dict)
+    readings: list[str] = field(default_factory=lambda: [*READINGS])
+    sweeps: dict[str, Any] = field(default_factory=dict)
+    figures: dict[str, Figure] = field(default_factory=dict)
+    table: Table | None = None
+    printed: list[Printed] = field(default_factory=list)
+    claims: list[Claim] = field(default_factory=list)
+
+    @property
+    def id(self) -> str:
+        return f"{self.paper}/{self.name}"
+
+
+def artefacts(config_dir: str | None = None) -> dict[str, Path]:
+    """Every file by its id; a user's own file hides a packaged one of its name."""
+    roots = [Path(str(files("dpfl_bench.conf"))), *([Path(config_dir)] if config_dir else [])]
+    return {f"{f.parent.name}/{f.stem}": f for root in roots for f in sorted(root.glob("paper/*/[!_]*.yaml"))}
+
+
+def chosen(word: str, config_dir: str | None = None) -> list[Artefact]:
+    """`all`, a paper, or one artefact."""
+    known = artefacts(config_dir)
+    ids = [name for name in known if word in ("all", name, name.partition("/")[0])]
+    if not ids:
+        papers = dict.fromkeys(name.partition("/")[0] for name in known)
+        near = [name for name in known if name.startswith(word.partition("/")[0] + "/")] or papers
+        raise ConfigError(f"{word}: expected all, a paper or an artefact: {', '.join(near)}")
+    return [load(known[name]) for name in ids]
+
+
+def load(file: Path) -> Artefact:
+    """ConfigError names the file, the key and what was expected."""
+    import yaml
+
+    text = file.read_text()
+    try:
+        content = yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+        comments = (line.lstrip("# ") for line in text.splitlines() if line.startswith("#"))
+        given = {"paper": file.parent.name, "name": file.stem, "file": file, "line": next(comments, "")}
+        artefact: Artefact = _read("", {**content, **given}, Artefact)
+        for number, claim in enumerate(artefact.claims, start=1):
+            vocabulary.check(claim.kind, claim.terms, f"claims: {claim.id or number}")
+        _check_names(artefact)
+    except (ConfigError, yaml.YAMLError, TypeError) as error:
+        raise ConfigError(f"{file}: {' '.join(str(error).split())}") from None
+    return artefact
+
+
+def _check_names(artefact: Artefact) -> None:
+    tables = [artefact.table] if artefact.table else []
+    for selection in (*artefact.figures.values(), *artefact.printed, *artefact.claims, *tables):
+        for name in selection.sweeps:
+            if name not in artefact.sweeps:
+                raise ConfigError(f"from: {name}: expected a sweep: {', '.join(artefact.sweeps)}")
+    for scale in (*artefact.cost, *artefact.reduced):
+        if scale not in SCALES:
+            raise ConfigError(f"{scale}: expected {', '.join(SCALES)}")
+    ids = [claim.id for claim in artefact.claims] + [printed.id for printed in artefact.printed]
+    if len(set(ids)) < len(ids) or "" in ids:
+        raise ConfigError(f"ids of claims and printed numbers: expected each once, found {', '.join(ids)}")
+
+
+def _read(path: str, node: Any, kind: type[Any]) -> Any:
+    """A mapping as the dataclass, defaults filled in; of a claim, the kind's own keys apart."""
+    if not isinstance(node, Mapping):
+        raise ConfigError(f"{path or 'file'}: expected keys and values")
+    given = {_KEYS.get(key, key): value for key, value in node.items()}
+    known, hints = {f.name: f for f in fields(kind)}, get_type_hints(kind)
+    for key, value in given.items():
+        if isinstance(value, str) and get_origin(hints.get(str(key))) is list:
+            given[key] = [value]
+    if kind is Claim:
+        given["terms"] = {key: given.pop(key) for key in list(given) if key not in known}
+    if unknown := [key for key in given if key not in known]:
+        raise ConfigError(f"{path}{unknown[0]}: unknown key; expected one of {', '.join(known)}")
+    values = {name: given[name] if name in given else _default(f, path) for name, f in known.items()}
+    for name, value in values.items():
+        where = f"{path}{name}"
+        if name in given and name in _INNER:
+            values[name] = dict(_inner(where, value)) if name == "figures" else _listed(where, name, value)
+        elif name in given and name != "file":
+            values[name] = checked(where, value, hints[name])
+    return kind(**values)
+
+
+_KEYS = {"from": "sweeps", "in": "at_least"}
+_INNER: dict[str, type[Any]] = {"figures": Figure, "table": Table, "printed": Printed, "claims": Claim}
+
+
+def _inner(path: str, node: Any) -> Iterator[tuple[str, Any]]:
+    if not isinstance(node, Mapping):
+        raise ConfigError(f"{path}: expected a name for each figure")
+    for name, each in node.items():
+        yield str(name), _read(f"{path}.{name}.", each, Figure)
+
+
+def _listed(path: str, name: str, node: Any) -> Any:
+    if name == "table":
+        return None if node is None else _read(f"{path}.", node, Table)
+    if not isinstance(node, list):
+        raise ConfigError(f"{path}: expected a list")
+    return [_read(f"{path}[{number}].", each, _INNER[name]) for number, each in enumerate(node)]
+
+
+def _default(known: Any, path: str) -> Any:
+    if known.default is not MISSING:
+        return known.default
+    if known.default_factory is not MISSING:
+        return known.default_factory()
+    raise ConfigError(f"{path}{known.name}: expected a value")

@@ -1,0 +1,184 @@
+"""Where numbers come from: a finished run, a plan, or a deal of records. Each has fields (what it
+was asked) and quantities (what came of it).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from dpfl_bench.budget.guarantee import Guarantee
+from dpfl_bench.checks.errors import ConfigError
+from dpfl_bench.config.identity import GROUPS
+from dpfl_bench.results.collect.columns import flat, value_of
+from dpfl_bench.results.folder import RunFolder
+from dpfl_bench.results.select.expressions import Expression
+from dpfl_bench.results.select.intervals import Key
+
+Rows = tuple[np.ndarray, np.ndarray, np.ndarray]
+CHOSEN = (*GROUPS, "privacy")  # a field of this name is the choice's name
+PREFIXES = ("result", "plan", "data")
+ITERATES = "iterates"  # quantities of iterates.csv
+
+
+class Source(Protocol):
+    @property
+    def sweep(self) -> str: ...
+
+    @property
+    def exact(self) -> bool:
+        """Whether its quantities have no randomness."""
+
+    def field(self, name: str) -> Any:
+        """What it was asked, or a number that came of it; None where it has none."""
+
+    def by_seed(self, quantity: Expression, last: int | str) -> dict[Key, float]:
+        """The quantity at the end, for each split and seed: the mean over the last rounds."""
+
+
+@dataclass(frozen=True)
+class Facts:
+    """A plan or a deal: numbers without randomness, and the settings that they are of."""
+
+    sweep: str
+    prefix: str  # plan | data
+    settings: Mapping[str, Any]  # flat
+    numbers: Mapping[str, Any]
+    exact: bool = True
+
+    def field(self, name: str) -> Any:
+        if name == "sweep":
+            return self.sweep
+        head, _, rest = name.partition(".")
+        if head == self.prefix and rest:
+            return inner(self.numbers, rest)
+        return of_settings(self.settings, name)
+
+    def by_seed(self, quantity: Expression, last: int | str) -> dict[Key, float]:
+        values = {name: as_number(self.field(name), name) for name in quantity.names}
+        return {(None, None): float(quantity.of(values))}
+
+
+@dataclass(frozen=True)
+class Run:
+    """A finished run folder."""
+
+    sweep: str
+    path: Path
+    result: Mapping[str, Any]
+    exact: bool = field(default=False, init=False)
+
+    @cached_property
+    def settings(self) -> dict[str, Any]:
+        text = flat((self.path / ".hydra" / "config.yaml").read_text())
+        return {key: value_of(value) for key, value in text.items()}
+
+    @cached_property
+    def rounds(self) -> np.ndarray:
+        """metrics.csv"""
+        return RunFolder(self.path).metrics.read()
+
+    @cached_property
+    def iterates(self) -> np.ndarray:
+        """iterates.csv, of runs with measure=[iterates]"""
+        file = self.path / "iterates.csv"
+        if not file.exists():
+            raise ConfigError(f"{self.path}: expected iterates.csv; run it with measure=[iterates]")
+        rows: np.ndarray = np.genfromtxt(file, delimiter=",", names=True, ndmin=1)
+        return rows
+
+    @property
+    def split(self) -> tuple[Any, Any]:
+        return self.settings.get("dataset.seed"), self.settings.get("partition.seed")
+
+    @property
+    def diverged(self) -> bool:
+        return bool(self.result["status"] == "diverged")
+
+    @cached_property
+    def guarantee(self) -> Guarantee | None:
+        """Of privacy.json; None without privacy."""
+        told = RunFolder(self.path).read("privacy.json") or {}
+        return Guarantee.read({**self.result, **told}) if told.get("private") else None
+
+    @cached_property
+    def leaks(self) -> tuple[str, ...]:
+        """What of the data goes into training outside every accountant."""
+        told = RunFolder(self.path).read("privacy.json") or {}
+        return tuple(
+            line for line in told.get("leaks", []) if not line.startswith("privacy.accountant=paper")
+        )
+
+    def field(self, name: str) -> Any:
+        if name == "sweep":
+            return self.sweep
+        head, _, rest = name.partition(".")
+        if head == "result" and rest:
+            return inner(self.result, rest)
+        value = of_settings(self.settings, name)
+        return self.result.get(name) if value is None else value
+
+    def by_seed(self, quantity: Expression, last: int | str) -> dict[Key, float]:
+        seeds, _, values = self.over_rounds(quantity)
+        ends: dict[Key, float] = {}
+        for seed in self.result["seeds"]:
+            known = values[seeds == seed]
+            whole = len(known) and not self.diverged
+            ends[self.split, seed] = float(known[-_window(last, len(known)) :].mean()) if whole else math.nan
+        return ends
+
+    def over_rounds(
+        self, quantity: Expression, x: str = "round"
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """(seed, x, value) of every evaluated round. x: a column of the file that has the rest."""
+        of_iterates = any(name.startswith(f"{ITERATES}.") for name in (*quantity.names, x))
+        rows = self.iterates if of_iterates else self.rounds
+        names = {name: self._column(rows, name) for name in (*quantity.names, x)}
+        values = np.broadcast_to(quantity.of(names), rows["seed"].shape)
+        return rows["seed"], names[x], values
+
+    def _column(self, rows: np.ndarray, name: str) -> np.ndarray:
+        column = name.removeprefix(f"{ITERATES}.")
+        if rows.dtype.names and column in rows.dtype.names:
+            known: np.ndarray = rows[column]
+            return known
+        value = self.field(name)
+        if value is None:
+            raise ConfigError(
+                f"{name}: expected a column of metrics.csv, a setting, or result.KEY of {self.path}; the"
+                f" columns are {', '.join(rows.dtype.names or ())}"
+            )
+        return np.full(rows["seed"].shape, as_number(value, name))
+
+
+def _window(last: int | str, rounds: int) -> int:
+    """How many of the evaluated rounds count: so many, or so large a share, one at least."""
+    if isinstance(last, int):
+        return last
+    return max(1, round(float(last.removesuffix("%")) / 100 * rounds))
+
+
+def of_settings(settings: Mapping[str, Any], name: str) -> Any:
+    return settings.get(f"{name}.name" if name in CHOSEN else name)
+
+
+def inner(record: Mapping[str, Any], path: str) -> Any:
+    """record["a"]["b"] of "a.b"; None where there is none."""
+    value: Any = record
+    for key in path.split("."):
+        value = value.get(key) if isinstance(value, Mapping) else None
+    return value
+
+
+def as_number(value: Any, name: str) -> float:
+    if value is None:
+        return math.nan
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ConfigError(f"{name}={value}: expected a number")
+    return float(value)
