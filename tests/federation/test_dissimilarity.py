@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -39,7 +40,7 @@ def test_it_is_the_spread_of_the_clients_gradients(at_once: int, monkeypatch: py
                 federation.targets[a:b].numpy(),
                 player.problem.l2,
             )
-            for a, b in zip(ends[:-1], ends[1:], strict=True)
+            for a, b in pairwise(ends)
         ]
     )
     assert len(set(np.diff(ends))) > 1
