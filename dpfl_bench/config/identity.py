@@ -82,9 +82,18 @@ def _idle(settings: Mapping[str, Any]) -> set[str]:
     return {key for key, nothing in idle.items() if nothing}
 
 
+# keys that came later, and stand for nothing where they are null: such a run keeps its id
+LATER = {"privacy": ("client_share",), "dataset": ("keep",)}
+
+
+def _without_idle(group: str, node: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in node.items() if value is not None or key not in LATER.get(group, ())}
+
+
 def _hash(settings: Mapping[str, Any], doors_open: bool, left_out: Collection[str], seeds: Set[str]) -> str:
     left_out = {*left_out, *_idle(settings)}
     kept = {key: value for key, value in settings.items() if key not in left_out}
+    kept["privacy"] = _without_idle("privacy", kept["privacy"])
     hidden: dict[str, Set[str]] = {
         "algo": set(),
         "dataset": untold_of(kept["dataset"], UNTOLD_OF_DATASET) | seeds,
@@ -93,6 +102,8 @@ def _hash(settings: Mapping[str, Any], doors_open: bool, left_out: Collection[st
     }
     for group in GROUPS:
         node = by_choice(group, kept[group])
+        if str(kept[group].get("_target_")).startswith("dpfl_bench."):
+            node = _without_idle(group, node)
         kept[group] = {key: value for key, value in node.items() if key not in hidden[group]}
     if doors_open:
         kept["privacy"] = kept["delta"] = None
