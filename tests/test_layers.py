@@ -29,6 +29,7 @@ LAYERS = [
     "results",
     "experiment",
     "sweep",
+    "papers",
     "commands",
     "cli",
 ]

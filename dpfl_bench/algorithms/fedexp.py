@@ -59,6 +59,11 @@ class FedEXP:
 
     def step(self, sent: Sent) -> Tensor:
         """eta_g."""
+        return self.estimate(sent).nan_to_num(nan=1.0, posinf=1.0).clamp(min=1.0)
+
+    def estimate(self, sent: Sent) -> Tensor:
+        """The ratio of which `step` takes the maximum with 1; below 0 where the noise's share, once
+        it is subtracted, leaves less than nothing.
+        """
         numerator = sent.naive_square_norm if self.naive else sent.mean_square_norm
-        denominator = sent.mean.square().sum()
-        return (numerator / denominator).nan_to_num(nan=1.0, posinf=1.0).clamp(min=1.0)
+        return numerator / sent.mean.square().sum()

@@ -226,6 +226,5 @@ class Budget:
         def eps_after(rounds: int) -> float:
             return self.first(rounds).eps
 
-        affordable = spent.last_round_within(eps, self.rounds, eps_after)
-        refusals.check_stop(self.settings, eps, affordable, self.rounds, eps_after)
-        return self.first(affordable)
+        refusals.check_stop(self.settings, eps, eps_after(refusals.least_rounds(self.settings)))
+        return self.first(spent.last_round_within(eps, self.rounds, eps_after))

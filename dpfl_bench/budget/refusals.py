@@ -6,7 +6,7 @@ it comes from, is refused in `privacy/refusals.py` with a PrivacyError.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from dpfl_bench.checks.errors import ConfigError
@@ -57,18 +57,19 @@ def check_observer(settings: Settings, planned: Releases | RecordReleases, obser
     accounting.candidates(seen, settings.privacy.accountant)
 
 
-def check_stop(
-    settings: Settings, eps: float, affordable: int, rounds: int, eps_after: Callable[[int], float]
-) -> None:
+def least_rounds(settings: Settings) -> int:
+    """Rounds after which the model has moved once."""
+    return max(1, 1 + warm_rounds(settings))
+
+
+def check_stop(settings: Settings, eps: float, spent: float) -> None:
     """Refuse a `stop_at_eps` after which the model never moves.
 
-    eps: the setting. affordable: rounds that it allows, of `rounds` planned ones. eps_after:
-    number of rounds -> eps spent by then.
+    eps: the setting. spent: eps after `least_rounds`.
     """
-    least = max(1, 1 + warm_rounds(settings))
-    if affordable >= least:
+    if spent <= eps:
         return
-    spent = eps_after(min(least, rounds))
+    least = least_rounds(settings)
     which = (
         "the first round alone spends"
         if least == 1

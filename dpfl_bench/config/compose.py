@@ -16,6 +16,7 @@ from dpfl_bench.config.hydra_loader import loader, refusals
 from dpfl_bench.config.template import Template, plain
 
 POINTS = "points"  # the key of config.yaml: what a sweep sets together
+VALUES = ("outputs",)  # keys that are no group, though a folder of that name lies beside the user's YAML
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,9 @@ class Composer:
         self._loader, self._name = loader(config_dir), config_name
         self._parse = lru_cache(maxsize=None)(self._parsed)
         self._repository = lru_cache(maxsize=None)(self._searched)
-        self._is_group = lru_cache(maxsize=None)(lambda key, hydra: self._repository(hydra).group_exists(key))
+        self._is_group = lru_cache(maxsize=None)(
+            lambda key, hydra: key not in VALUES and self._repository(hydra).group_exists(key)
+        )
         self._base = lru_cache(maxsize=None)(self._based)
         self._reference = lru_cache(maxsize=None)(self._referred)
 
@@ -195,6 +198,7 @@ class Composer:
         from hydra.types import RunMode
 
         repository = self._repository(())
+        parsed = [o for o in parsed if o.key_or_group not in VALUES]
         groups = [o for o in parsed if o.is_hydra_override() or repository.group_exists(o.key_or_group)]
         for overrides in (parsed, groups):
             lines = [o.input_line for o in overrides]

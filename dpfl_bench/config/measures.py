@@ -13,6 +13,7 @@ from dpfl_bench.checks.errors import ConfigError
 COLUMNS: dict[str, tuple[str, ...]] = {
     "client": ("client_norm", "client_train_loss"),  # of the client `measured_client`
     "iterates": (),  # they have a file of their own, iterates.csv
+    "target_step": ("target_step", "step_estimate"),  # of `fedexp`, figure 1
     "train_error": ("train_error",),
     "dissimilarity": ("dissimilarity", "log_dissimilarity"),  # of the clients' gradients
 }

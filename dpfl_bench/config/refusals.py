@@ -179,6 +179,11 @@ def _check_door(settings: Settings) -> None:
             remedy = "leave it out" if usual is None else f"say {usual}"
             shown = f"{value:g}" if isinstance(value, float) else value
             raise ConfigError(f"privacy.{key}={shown}: {reason}; {remedy}, or say privacy.unit=client")
+    if "target_step" in settings.measure:
+        raise ConfigError(
+            "measure=[target_step]: expected updates without noise, and at privacy.unit=record the noise is"
+            " in each gradient that they are made of; leave it out, or say privacy.unit=client"
+        )
 
 
 def _check_lots_of_records(settings: Settings) -> None:

@@ -9,17 +9,62 @@ from typing import Any
 from dpfl_bench.checks.errors import ConfigError
 from dpfl_bench.config.settings import Settings, equal_share
 from dpfl_bench.config.typed import checked
-from dpfl_bench.federation import lot_size
+from dpfl_bench.federation import dealing, lot_size
+
+DEFAULTS = tuple(f"default_{which}_{unit}" for which in ("local", "total") for unit in ("steps", "epochs"))
+
+
+def sample_rate(config: Mapping[str, Any], reference: Mapping[str, Any]) -> float | None:
+    """The rate of Poisson lots: as given, or what `expected_lot` means for the smallest client. One
+    over the steps of an epoch, as Opacus has it: 64 of 6000 records make 94 steps.
+
+    reference: the chosen files without what was set.
+    """
+    lot, given = config["expected_lot"], {k: config[k] for k in ("batch_size", "sample_rate")}
+    other = next((f"{k}={v}" for k, v in given.items() if v is not None), None)
+    rate: float | None = config["sample_rate"]
+    if lot is None or (other and lot == reference["expected_lot"]):
+        return rate
+    lot = checked("expected_lot", lot, int)
+    if lot < 1:
+        raise ConfigError(f"expected_lot={lot}: expected at least 1")
+    if other:
+        raise ConfigError(f"expected_lot={lot}, {other}: expected one of the two")
+    records = config["records"]
+    if records is None:
+        records = _smallest_client(config)
+    if records is None:
+        raise ConfigError(
+            f"expected_lot={lot}: expected to know the records of the smallest client; say records=N, or"
+            " sample_rate in its place"
+        )
+    smallest: int = checked("records", records, int)
+    share: float = 1 / math.ceil(max(1, smallest) / lot)
+    return share
+
+
+def _smallest_client(config: Mapping[str, Any]) -> int | None:
+    """As far as the files know. Clients out of their range are refused later."""
+    known, says = config["dataset"]["records"], dealing.of(config["partition"])
+    if known is None or says is None or config["dataset"].get("split") == "client":
+        return None
+    clients: int = checked("clients", config["clients"], int)
+    try:
+        return says.smallest(known, max(1, clients), config["partition"])
+    except ValueError as error:
+        raise ConfigError(str(error)) from None
 
 
 def lengths(config: Mapping[str, Any]) -> dict[str, int]:
     """Exactly two of rounds, local_steps and total_steps; the third follows."""
     names = ("rounds", "local_steps", "total_steps")
-    config = {**config, **_epochs_as_steps(config)}
+    config = {**config, **_epochs_as_steps(config, "")}
     given = {n: checked(n, config[n], int) for n in names if config[n] is not None}
     if len(given) == 3:
         text = ", ".join(f"{n}={v}" for n, v in given.items())
         raise ConfigError(f"{text}: expected exactly two of the three, the third follows; leave one out")
+    if len(given) < 2:
+        config = {**config, **_epochs_as_steps(config, "default_")}
     if len(given) < 2 and "local_steps" not in given:
         given["local_steps"] = checked("default_local_steps", config["default_local_steps"], int)
     if len(given) < 2:
@@ -35,11 +80,11 @@ def lengths(config: Mapping[str, Any]) -> dict[str, int]:
     return given
 
 
-def _epochs_as_steps(config: Mapping[str, Any]) -> dict[str, int]:
-    """local_steps and total_steps of local_epochs and total_epochs."""
+def _epochs_as_steps(config: Mapping[str, Any], prefix: str) -> dict[str, int]:
+    """local_steps and total_steps of local_epochs and total_epochs; the same of the defaults."""
     asked = {
         name: f"{name.removesuffix('epochs')}steps"
-        for name in ("local_epochs", "total_epochs")
+        for name in (f"{prefix}local_epochs", f"{prefix}total_epochs")
         if config[name] is not None
     }
     steps = {}

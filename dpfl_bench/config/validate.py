@@ -16,6 +16,7 @@ from dpfl_bench.config.ranges import SETTINGS
 from dpfl_bench.config.settings import Settings
 from dpfl_bench.config.targets import ours
 from dpfl_bench.config.typed import check_names, checked
+from dpfl_bench.federation import dealing
 
 # what a user's own file has to choose from, too
 CHOICES: dict[str, Any] = {
@@ -23,10 +24,8 @@ CHOICES: dict[str, Any] = {
     "dataset.vocabulary_from": Literal["public", "data"],
 }
 NAME = re.compile(r"\w[\w.+-]{0,99}")  # of a choice: it becomes part of file names
-ONLY_FOR_COMPOSING = (
-    *("default_local_steps", "default_total_steps", "local_epochs", "total_epochs"),
-    "points",
-)
+SAYS_CLIENTS = re.compile(r"\+*dataset\.clients=")
+ONLY_FOR_COMPOSING = (*rounds.DEFAULTS, "local_epochs", "total_epochs", "expected_lot", "points")
 
 
 def settings(composed: Composed, used: Collection[str] = fits.GROUPS) -> Settings:
@@ -44,11 +43,12 @@ def settings(composed: Composed, used: Collection[str] = fits.GROUPS) -> Setting
     for group in GROUPS[:-1]:
         config[group] = _as_reference(group, config[group], composed.reference[group])
     _check_choices(config)
-    dataset, reference = _kept(config["dataset"], composed.reference["dataset"])
+    dataset, reference = _kept(_as_many_clients(config, composed), composed.reference["dataset"])
     config["dataset"] = _as_the_model_sees(_without_stale(dataset, reference))
     _fill_suggested(config)
     tracker_names.check(config["trackers"])
     config["measure"] = measures.check(config["measure"])
+    config["sample_rate"] = rounds.sample_rate(config, composed.reference)
     config.update(rounds.lengths(config))
     suggested = config["eval_every"] is None
     for key in ONLY_FOR_COMPOSING:
@@ -109,6 +109,22 @@ def _kept(dataset: dict[str, Any], reference: Mapping[str, Any]) -> tuple[dict[s
         )
     records = keep if dataset["records"] == known else dataset["records"]
     return {**dataset, "records": records}, {**reference, "records": keep}
+
+
+def _as_many_clients(config: Mapping[str, Any], composed: Composed) -> dict[str, Any]:
+    """The data set, with as many natural clients as `clients` says, where its own key `clients`
+    counts them and nobody said that. Both said and different is refused by `fits`.
+    """
+    dataset, file, asked = config["dataset"], composed.reference["dataset"], config["clients"]
+    says, facts = dealing.of(config["partition"]), dataset.get("holds") or {}
+    follows = says is not None and says.natural and facts.get("natural") == "clients"
+    said = any(SAYS_CLIENTS.match(word) for word in composed.overrides)
+    if not follows or said or not isinstance(asked, int) or dataset["clients"] != file["clients"]:
+        return dict(dataset)
+    records = dataset["records"]
+    if records is not None and records == file["records"]:
+        records = records * asked // file["clients"]
+    return {**dataset, "clients": asked, "records": records}
 
 
 def _without_stale(dataset: dict[str, Any], reference: Mapping[str, Any]) -> dict[str, Any]:

@@ -27,6 +27,7 @@ def privacy(job: Job, diverged: dict[str, Any] | None, guarantee: Guarantee) -> 
         "noise": privacy.noise if privacy.mechanism == "gaussian" else None,
         "releases": _releases(job, played(job, diverged)),
         "assumes": _assumptions(job),
+        "leaks": list(guarantee.leaks),
         "not_accounted": _not_accounted(guarantee),
     }
 

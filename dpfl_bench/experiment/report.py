@@ -78,6 +78,8 @@ def result(
         "total_steps": max(sum(s.steps) for s in job.schedules),
         "clients": settings.clients,
         "sampled_clients": settings.sampled_clients,
+        "batch_size": settings.batch_size,
+        "sample_rate": settings.sample_rate,
         "parameters": job.problem.dimension,
         "memory": guarantee.memory,
         "colluding": settings.privacy.colluding if settings.private else None,

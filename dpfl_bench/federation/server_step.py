@@ -34,3 +34,11 @@ def step_factor(algorithm: Algorithm, optimiser: Optimiser, sent: Sent) -> float
     """server_lr times the algorithm's own factor, where it has one (`step`, FedEXP)."""
     step = getattr(algorithm, "step", None)
     return optimiser.server_lr * (float(step(sent)) if step is not None else 1.0)
+
+
+def step_estimate(algorithm: Algorithm, sent: Sent) -> float:
+    """The algorithm's estimate of its own factor before max(1, .) (`estimate`, FedEXP); NaN where
+    it has none.
+    """
+    estimate = getattr(algorithm, "estimate", None)
+    return float("nan") if estimate is None else float(estimate(sent))

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, dataclass, field, fields
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, Literal, get_type_hints
+from typing import Any, Literal, get_origin, get_type_hints
 
 from dpfl_bench.checks.errors import ConfigError
 from dpfl_bench.config.typed import checked
@@ -15,8 +15,6 @@ from dpfl_bench.results.select.cells import Question
 
 SCALES = ("smoke", "cpu", "full")
 READINGS = ("paper", "exact")
-Names = str | list[str] | None  # a field, or several
-LISTS = ("from", "best_over", "spread", "line", "row", "column", "rows", "columns", "each")
 
 
 @dataclass(frozen=True)
@@ -182,8 +180,10 @@ def _read(path: str, node: Any, kind: type[Any]) -> Any:
     if not isinstance(node, Mapping):
         raise ConfigError(f"{path or 'file'}: expected keys and values")
     given = {_KEYS.get(key, key): value for key, value in node.items()}
-    given |= {key: [given[key]] for key in (*LISTS, "sweeps") if isinstance(given.get(key), str)}
     known, hints = {f.name: f for f in fields(kind)}, get_type_hints(kind)
+    for key, value in given.items():
+        if isinstance(value, str) and get_origin(hints.get(str(key))) is list:
+            given[key] = [value]
     if kind is Claim:
         given["terms"] = {key: given.pop(key) for key in list(given) if key not in known}
     if unknown := [key for key in given if key not in known]:

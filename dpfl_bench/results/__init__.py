@@ -12,5 +12,7 @@
 | differences.py | where two run folders differ |
 | plots.py, trackers.py | pictures; TensorBoard and Weights & Biases |
 | escape.py, json_numbers.py | names and numbers on their way into other formats |
+| select/ | numbers of runs, by setting |
+| figures/ | figures for publication, of plain data |
 | collect/ | many runs in one table |
 """

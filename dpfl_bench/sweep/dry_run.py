@@ -27,10 +27,10 @@ def lines(points: Mapping[Point, Settings], at_once: int, anew: Set[Path]) -> It
         yield f"{point.run_id}  {'new' if state.word == 'missing' else state.word:11}  {point.label}\n"
     rest = [points[point] for point, state in states.items() if not state.finished]
     finished = len(points) - len(rest)
-    yield f"{len(points)} jobs, {finished} finished, {len(rest)} to run: {_estimated(rest, at_once)}\n"
+    yield f"{len(points)} jobs, {finished} finished, {len(rest)} to run: {estimated(rest, at_once)}\n"
 
 
-def _estimated(rest: Sequence[Settings], at_once: int) -> str:
+def estimated(rest: Sequence[Settings], at_once: int) -> str:
     if not rest:
         return "nothing to compute"
     measured = Measured({run.outputs for run in rest})

@@ -45,6 +45,7 @@ def planned(
     for number, overrides in enumerate(jobs, start=1):
         try:
             run = settings(composer.job(overrides))
+            _check_stop(run)
         except ConfigError as error:
             errors.append(f"job {number} of {len(jobs)} ({' '.join(overrides)}): {error}")
             continue
@@ -56,6 +57,14 @@ def planned(
             values = " and ".join(f"dataset.{key}={node.dataset.get(key)}" for node in (first[1], run))
             twins.append((f"job {number} of {len(jobs)} ({' '.join(overrides)}): {values}", first[1], run))
     return Planned(dict(points.values()), len(jobs), errors, twins)
+
+
+def _check_stop(run: Settings) -> None:
+    """Whether `stop_at_eps` leaves rounds in which the model moves. Accountants import numpy."""
+    if run.stop_at_eps is not None:
+        from dpfl_bench.budget import stop
+
+        stop.check(run)
 
 
 def states_of(points: Iterable[Point]) -> dict[Point, RunState]:

@@ -90,12 +90,10 @@ def test_pfl_noise_and_epochs() -> None:
     made = planned("algo=pfl", "dataset=mnist", "clients=10", "local_epochs=4", "total_epochs=20", "eps=2.93")
     assert (made["local_steps"], made["rounds"], made["releases_of_worst_client"]) == (4 * 94, 5, 20 * 94)
     assert made["noise_multiplier"] == pytest.approx(0.9573, rel=1e-3)
-    one = planned(
-        "algo=pfl", "dataset=mnist", "clients=1", "partition=iid", "rounds=20", "local_epochs=1", "eps=2.93"
-    )
-    assert one["noise_multiplier"] == pytest.approx(
-        made["noise_multiplier"]
-    )  # k = 1: the centralised baseline
+    # k = 1, the centralised baseline: ten times the records, so ten times the lot at the same rate
+    alone = ("clients=1", "partition=iid", "expected_lot=640", "rounds=20", "local_epochs=1")
+    one = planned("algo=pfl", "dataset=mnist", *alone, "eps=2.93")
+    assert one["noise_multiplier"] == pytest.approx(made["noise_multiplier"])
 
 
 def test_epochs_of_fixed_lots_count_the_records() -> None:

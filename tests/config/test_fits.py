@@ -69,7 +69,9 @@ partition=natural
 dataset=mnist partition=natural        | partition=natural: this data set has no natural clients: .*
 dataset=libsvm partition=natural       | partition=natural: this data set has no natural clients: .*
 dataset=ixi dataset.owners=2           | clients=3: this data set has 2 natural clients: set clients=2 .*
-dataset=quadratics clients=3
+dataset=quadratics clients=3 dataset.clients=4
+    | clients=3: this data set has 4 natural clients: set clients=4 \(or dataset.clients=3 .*
+dataset=quadratics clients=3 dataset.clients=100
     | clients=3: this data set has 100 natural clients: set clients=100 \(or dataset.clients=3 .*
 dataset=quadratics partition=shards
     | partition=shards sorts by class but the targets are no classes: use partition=iid or natural
@@ -297,6 +299,17 @@ def test_a_lot_that_chance_leaves_room_for_is_not_refused() -> None:
     few = ("clients=2", "dataset.records=7", "dataset.test_fraction=.9")
     assert complaint(*few, "batch_size=3") == ""
     assert "smallest client's records, 3" in complaint(*few, "batch_size=4")
+
+
+@pytest.mark.parametrize("dataset", ["synthetic_linear", "synthetic_logistic", "quadratics", "reddit"])
+def test_clients_of_a_generated_federation_are_said_once(dataset: str) -> None:
+    once = settings_of(f"dataset={dataset}", "clients=12")
+    assert once.dataset["clients"] == 12
+    for twice in (["clients=12", "dataset.clients=12"], ["dataset.clients=12"]):
+        assert settings_of(f"dataset={dataset}", *twice) == once
+    assert once.dataset["records"] == (12 if dataset == "synthetic_linear" else None)
+    dealt = settings_of("dataset=synthetic_linear", "clients=12", "partition=iid")
+    assert dealt.dataset["clients"] == dealt.dataset["records"] == 1000  # dealt anew, so all are there
 
 
 @pytest.mark.parametrize("name", ["auto", "cpu", "cuda", "cuda:0", "cuda:11", "mps", "meta", "xpu"])

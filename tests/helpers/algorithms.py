@@ -5,9 +5,11 @@ from __future__ import annotations
 import dataclasses
 import os
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
+from dpfl_bench.config import compose
 from dpfl_bench.config.settings import Settings
 from helpers.federations import CONF, TINY, settings_of
 
@@ -30,11 +32,11 @@ class Algo:
         """On TINY, with these settings instead of its own. Composing takes a while, so what needs
         no composing is replaced.
         """
-        settings = settings_of(f"algo={self.name}", *TINY, *self.overrides, config_dir=self.folder)
-        if (
-            settings.sample_rate is not None and "sample_rate" not in changes
-        ):  # Poisson lots are part of it: ones that suit TINY
-            changes = {**{k: v for k, v in changes.items() if k != "batch_size"}, "sample_rate": 0.3}
+        poisson = _poisson(self.name, self.folder)  # lots are part of it: ones that suit TINY
+        lots = ("sample_rate=0.3",) if poisson else ()
+        settings = settings_of(f"algo={self.name}", *TINY, *lots, *self.overrides, config_dir=self.folder)
+        if poisson and "sample_rate" not in changes:
+            changes = {k: v for k, v in changes.items() if k != "batch_size"}
         if settings.algo.get("warm_rounds", 0) is None:  # so that TINY's few rounds are not all of them
             changes = {**changes, "algo": {**settings.algo, "warm_rounds": 1}}
         if "privacy" in changes:
@@ -51,6 +53,13 @@ class Algo:
     def warm(self) -> bool:
         """Whether the model stands still in its first rounds."""
         return self.settings().algo.get("warm_rounds", 0) != 0
+
+
+@cache
+def _poisson(name: str, folder: str | None) -> bool:
+    """Whether the algorithm's file asks for Poisson lots."""
+    config = compose.composed((f"algo={name}",), folder).config
+    return config["expected_lot"] is not None or config["sample_rate"] is not None
 
 
 def _algorithms() -> list[Algo]:

@@ -5,6 +5,7 @@
 | gather.py | the whole |
 | folders.py | the run folders below a folder |
 | columns.py | which settings were swept |
+| measures.py | what a run measured, by seed: any column of metrics.csv |
 | points.py | runs that differ in seeds alone, as one point |
 | best.py | the best point of each kind |
 | mixed.py | runs of different code or data |

@@ -13,12 +13,15 @@ from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 
 CONFIDENCE = 0.95
+LEAST = 3  # seeds or splits: two that agree by chance would make an interval of no width
 Key = tuple[Hashable, ...]  # (split, seed, ...)
 
 
 @dataclass(frozen=True)
 class Interval:
-    """A mean and where it may lie. Without an interval (one value) low and high are infinite."""
+    """A mean and where it may lie. Without an interval (fewer than LEAST values) low and high are
+    infinite.
+    """
 
     mean: float
     low: float
@@ -75,7 +78,7 @@ def _student(values: list[float], share: Callable[[int], float]) -> Interval:
     count = len(values)
     if count and len(set(values)) == 1 and math.isinf(values[0]):
         return Interval(values[0], values[0], values[0], count)  # all diverged
-    if count < 2 or not all(map(math.isfinite, values)):
+    if count < LEAST or not all(map(math.isfinite, values)):
         mean = sum(values) / count if count else math.nan
         return Interval(mean, -math.inf, math.inf, count)
     mean = math.fsum(values) / count

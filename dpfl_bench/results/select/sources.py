@@ -28,8 +28,12 @@ ITERATES = "iterates"  # quantities of iterates.csv
 
 
 class Source(Protocol):
-    sweep: str
-    exact: bool  # its quantities have no randomness
+    @property
+    def sweep(self) -> str: ...
+
+    @property
+    def exact(self) -> bool:
+        """Whether its quantities have no randomness."""
 
     def field(self, name: str) -> Any:
         """What it was asked, or a number that came of it; None where it has none."""
@@ -49,6 +53,8 @@ class Facts:
     exact: bool = True
 
     def field(self, name: str) -> Any:
+        if name == "sweep":
+            return self.sweep
         head, _, rest = name.partition(".")
         if head == self.prefix and rest:
             return inner(self.numbers, rest)
@@ -101,7 +107,17 @@ class Run:
         told = RunFolder(self.path).read("privacy.json") or {}
         return Guarantee.read({**self.result, **told}) if told.get("private") else None
 
+    @cached_property
+    def leaks(self) -> tuple[str, ...]:
+        """What of the data goes into training outside every accountant."""
+        told = RunFolder(self.path).read("privacy.json") or {}
+        return tuple(
+            line for line in told.get("leaks", []) if not line.startswith("privacy.accountant=paper")
+        )
+
     def field(self, name: str) -> Any:
+        if name == "sweep":
+            return self.sweep
         head, _, rest = name.partition(".")
         if head == "result" and rest:
             return inner(self.result, rest)

@@ -1,0 +1,97 @@
+"""What a claim is tested on: the sources of one group, as cells and paired differences."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from dpfl_bench.papers.artefact import Claim
+from dpfl_bench.results.select.cells import Cell, Question, cells
+from dpfl_bench.results.select.intervals import Interval, exactly, of_difference
+from dpfl_bench.results.select.sources import Source
+
+HOLDS, FAILS, UNDECIDED = "holds", "does not hold", "undecided"
+UNTESTED = "cannot be tested at this scale"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    verdict: str
+    evidence: str
+
+
+class Missing(Exception):
+    """The claim names values that no run has."""
+
+
+@dataclass(frozen=True)
+class GroupTest:
+    """A claim on the sources of one group."""
+
+    claim: Claim
+    sources: Sequence[Source]
+
+    def question(self, *names: str) -> Question:
+        return self.claim.question(self.claim.y, *names)
+
+    @property
+    def sign(self) -> int:
+        """Of a difference in which less is better, 1."""
+        return 1 if self.question().better == "least" else -1
+
+    def side(self, where: Mapping[str, Any]) -> Cell:
+        asked = self.question()
+        found = cells(self.sources, replace(asked, where={**asked.where, **where}))
+        if not found:
+            raise Missing(", ".join(f"{key} {value}" for key, value in where.items()))
+        return found[0]
+
+    def along(self, name: str) -> dict[Any, Cell]:
+        """A cell for each value of the field, sorted."""
+        by_value = {cell.at[name]: cell for cell in cells(self.sources, self.question(name))}
+        if len(by_value) < 2:
+            raise Missing(f"two values of {name}")
+        return {value: by_value[value] for value in sorted(by_value)}
+
+    def gain(self, ours: Cell, theirs: Cell) -> Interval:
+        """By how much ours is better."""
+        return gain(ours, theirs, self.sign)
+
+    def best(self, by_value: Mapping[Any, Cell]) -> Any:
+        return min(by_value, key=lambda value: self.sign * _finite(by_value[value].mean, self.sign))
+
+
+def gain(ours: Cell, theirs: Cell, sign: int) -> Interval:
+    if ours.exact and theirs.exact:
+        return exactly(sign * (theirs.mean - ours.mean))
+    gain = of_difference(theirs.values, ours.values)
+    return gain if sign > 0 else Interval(-gain.mean, -gain.high, -gain.low, gain.count)
+
+
+def above(interval: Interval, margin: float = 0.0) -> str:
+    if interval.low > margin:
+        return HOLDS
+    return FAILS if interval.high <= margin else UNDECIDED
+
+
+def worst(verdicts: Iterable[str]) -> str:
+    given = set(verdicts)
+    return FAILS if FAILS in given else UNDECIDED if UNDECIDED in given else HOLDS
+
+
+def said(interval: Interval) -> str:
+    if interval.low == interval.high:
+        return short(interval.mean)
+    if not interval.known:
+        return f"{short(interval.mean)} (n = {interval.count}: no interval)"
+    return f"{short(interval.mean)} [{short(interval.low)}, {short(interval.high)}], n = {interval.count}"
+
+
+def short(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, int | float) and not isinstance(value, bool) else str(value)
+
+
+def _finite(value: float, sign: int) -> float:
+    return sign * math.inf if math.isnan(value) else value

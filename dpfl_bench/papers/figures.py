@@ -1,0 +1,154 @@
+"""An artefact's figures: what is drawn, as marks, and the pictures of it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from dpfl_bench.papers.artefact import Figure
+from dpfl_bench.results.figures.panels import Look, Mark, Vertical, draw, save
+from dpfl_bench.results.figures.style import label_of, name_of
+from dpfl_bench.results.select.cells import Cell, cells
+from dpfl_bench.results.select.expressions import parse
+from dpfl_bench.results.select.sources import Source, as_number
+
+BANDS = {False: "95 % interval over seeds", True: "± one standard deviation"}
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A mark, and the cell that it is of."""
+
+    mark: Mark
+    cell: Cell
+
+
+def drawn(figure: Figure, sources: Sequence[Source], names: Mapping[Any, str]) -> list[Drawn]:
+    """Every point of the figure. names: other names of values."""
+    if figure.kind == "paths":
+        return list(_paths(figure, sources, names))
+    marks = []
+    places: dict[str, float] = {}
+    for cell in cells(sources, figure.question(figure.y, *figure.panels, *_fields_of_x(figure, sources))):
+        x, y = _x(figure, cell, places), cell.mean
+        if x is not None and not math.isnan(y):
+            low, high = _band(cell, bool(figure.spread))
+            marks.append(Drawn(Mark(*_panel(figure, cell.at, names), x, y, low, high), cell))
+    return marks
+
+
+def _fields_of_x(figure: Figure, sources: Sequence[Source]) -> list[str]:
+    """x, where it tells cells apart; a quantity that comes of the runs does not."""
+    if any(source.field(figure.x) is not None for source in sources) or figure.x in ("round", "steps"):
+        return [figure.x]
+    return []
+
+
+def _x(figure: Figure, cell: Cell, places: dict[str, float]) -> float | None:
+    """None where the runs do not have it. A word has the place in which it comes first."""
+    if figure.x in cell.at:
+        value = cell.at[figure.x]
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            return float(value)
+        return None if value is None else places.setdefault(str(value), float(len(places)))
+    quantity = parse(figure.x)
+    at = [{name: as_number(source.field(name), name) for name in quantity.names} for source in cell.sources]
+    known = [value for value in (float(quantity.of(each)) for each in at) if not math.isnan(value)]
+    return sum(known) / len(known) if known else None
+
+
+def _band(cell: Cell, spread: bool) -> tuple[float | None, float | None]:
+    """Over seeds the interval of the mean; over other fields one standard deviation."""
+    if spread:
+        return cell.mean - cell.std, cell.mean + cell.std
+    interval = cell.interval
+    return (interval.low, interval.high) if interval.known and not cell.exact else (None, None)
+
+
+def _panel(figure: Figure, at: Mapping[str, Any], names: Mapping[Any, str]) -> tuple[str, str, str]:
+    row, column, line = (
+        ", ".join(called(name, at[name], names) for name in fields)
+        for fields in (figure.row, figure.column, figure.line)
+    )
+    if len(figure.line) == 1 and figure.line[0] in ("algo", "eps"):
+        line = str(at[figure.line[0]])  # as the style knows it
+    return row, column, line
+
+
+def called(name: str, value: Any, names: Mapping[Any, str]) -> str:
+    """A field's value for a reader."""
+    return names[value] if _is_key(value, names) else label_of(name, value)
+
+
+def _is_key(value: Any, names: Mapping[Any, str]) -> bool:
+    return isinstance(value, str | int | float) and not isinstance(value, bool) and value in names
+
+
+def _paths(figure: Figure, sources: Sequence[Source], names: Mapping[Any, str]) -> Iterator[Drawn]:
+    """The mean over seeds of two quantities, round by round."""
+    asked = [figure.question(y, *figure.panels, "round") for y in (figure.x, figure.y)]
+    for across, up in zip(*(cells(sources, question) for question in asked), strict=True):
+        yield Drawn(Mark(*_panel(figure, up.at, names), across.mean, up.mean), up)
+
+
+def _ticks(figure: Figure, marks: Sequence[Drawn], names: Mapping[Any, str]) -> dict[float, str] | None:
+    """Words on the axis of x; None where it has numbers."""
+    values = {each.mark.x: each.cell.at.get(figure.x) for each in marks}
+    if not any(isinstance(value, str) for value in values.values()):
+        return None
+    return {x: called(figure.x, value, names) for x, value in sorted(values.items())}
+
+
+def verticals(figure: Figure, marks: Sequence[Drawn]) -> list[Vertical]:
+    """A line for each quantity of `at`, panel and line."""
+    rules: dict[Vertical, None] = {}
+    for label, text in figure.at.items():
+        quantity = parse(text)
+        for each in marks:
+            values = [
+                float(quantity.of({name: as_number(source.field(name), name) for name in quantity.names}))
+                for source in each.cell.sources
+            ]
+            known = [value for value in values if math.isfinite(value)]
+            if known:
+                mark = each.mark
+                rules[Vertical(label, sum(known) / len(known), mark.line, mark.row, mark.column)] = None
+    return list(rules)
+
+
+def picture(
+    figure: Figure,
+    marks: Sequence[Drawn],
+    names: Mapping[Any, str],
+    stem: Path,
+    title: str,
+    note: str,
+    width: str,
+) -> list[Path]:
+    """stem.pdf, stem.svg, stem.png"""
+    line = figure.line[0] if len(figure.line) == 1 else ""
+    x_label = figure.x_label or names.get(figure.x) or name_of(figure.x)
+    y_label = figure.y_label or names.get(figure.y) or name_of(figure.y)
+    greatest = figure.question(figure.y).better == "most"
+    look = Look(
+        title=title,
+        x_label=x_label,
+        y_label=y_label,
+        x_log="x" in figure.log,
+        y_log="y" in figure.log,
+        width=width,
+        kind=figure.kind,
+        diagonal=figure.diagonal,
+        verticals=verticals(figure, marks),
+        line_of={"algo": "algorithm", "eps": "budget"}.get(line, "other"),  # type: ignore[arg-type]
+        best=False if not figure.star else "greatest" if greatest else "least",
+        note=note,
+        alt=f"{title}: {y_label} over {x_label}, {len(marks)} points",
+        band=BANDS[bool(figure.spread)],
+        x_ticks=_ticks(figure, marks, names),
+        names={str(key): value for key, value in names.items()},
+    )
+    return save(draw([each.mark for each in marks], look), stem)

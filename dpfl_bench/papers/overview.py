@@ -1,0 +1,63 @@
+"""`dpfl-bench list papers`: every artefact, and the verdicts of what was reproduced."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from dpfl_bench.papers.artefact import artefacts, load
+from dpfl_bench.results.folder import BROKEN
+
+FILE = "verdict.json"
+
+
+def entries(outputs: str, config_dir: str | None = None) -> list[dict[str, Any]]:
+    """id, line, place, cost by scale, and the counts of verdicts by scale and reading."""
+    rows = []
+    for name, file in artefacts(config_dir).items():
+        artefact = load(file)
+        made = {at: counts(record) for at, record in states(outputs, name).items()}
+        row = {"name": name, "line": artefact.line, "place": artefact.place, "cost": artefact.cost}
+        rows.append({**row, "reproduced": made})
+    return rows
+
+
+def text(rows: Sequence[Mapping[str, Any]]) -> str:
+    """The list for a person."""
+    width = max((len(row["name"]) for row in rows), default=0)
+    lines = []
+    for row in rows:
+        cost = ", ".join(f"{scale} {cost}" for scale, cost in row["cost"].items())
+        lines.append(f"{row['name']:{width}}  {row['line']} ({cost})")
+        lines += [f"{'':{width}}    {at}: {said}" for at, said in row["reproduced"].items()]
+    lines.append(f"{len(rows)} artefacts; dpfl-bench reproduce PAPER/ARTEFACT scale=smoke|cpu|full")
+    return "\n".join(lines) + "\n"
+
+
+def states(outputs: str, artefact: str) -> dict[str, dict[str, Any]]:
+    """SCALE-READING -> verdict.json, of what was reproduced. What cannot be read is left out."""
+    records = {}
+    for file in sorted((Path(outputs) / "papers" / artefact).glob(f"*/{FILE}")):
+        try:
+            record = json.loads(file.read_text())
+            counts(record)
+        except (OSError, *BROKEN):
+            continue
+        records[file.parent.name] = record
+    return records
+
+
+def counts(record: Mapping[str, Any]) -> str:
+    """The verdicts in one line."""
+    verdicts = Counter(claim["verdict"] for claim in record["claims"])
+    matches = Counter(each["match"] for each in record["printed"])
+    named = (("claims", verdicts), ("printed", matches))
+    parts = [
+        f"{name}: {', '.join(f'{count} {word}' for word, count in each.items())}"
+        for name, each in named
+        if each
+    ]
+    return "; ".join(parts) or "drawn; nothing to check"

@@ -1,0 +1,215 @@
+"""Marks in, a figure out: a grid of panels with one legend that covers no data."""
+
+from __future__ import annotations
+
+import math
+import textwrap
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+from dpfl_bench.results.escape import plain
+from dpfl_bench.results.figures import kinds
+from dpfl_bench.results.figures.axes import scale_x, scale_y
+from dpfl_bench.results.figures.files import blank, save
+from dpfl_bench.results.figures.frame import Frame
+from dpfl_bench.results.figures.style import GREY, RC, LineOf, Style, inches, styles_of, word_of
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+__all__ = ["Look", "Mark", "Vertical", "draw", "save"]
+PANEL = 1.45  # inches that a panel needs at least; a row of more panels is broken
+Share = Literal["all", "row", "col", "none"]
+
+
+@dataclass(frozen=True)
+class Mark:
+    """One drawn point. row, column: its panel. line: what it is joined to. low, high: its band."""
+
+    row: str
+    column: str
+    line: str
+    x: float
+    y: float
+    low: float | None = None
+    high: float | None = None
+
+
+class Vertical(NamedTuple):
+    """A dotted vertical line, such as a predicted optimum. line: whose colour it takes. row,
+    column: its panel; None: every one that has that line.
+    """
+
+    label: str
+    x: float
+    line: str = ""
+    row: str | None = None
+    column: str | None = None
+
+
+@dataclass(frozen=True)
+class Look:
+    """What a figure says beside its marks.
+
+    width: a venue of `style.WIDTHS`, or inches. best: a star at each line's least (True) or
+    "greatest". band: what low and high are. note: stands under the figure. alt: the figure in
+    words. names: panels and lines under other names than their own.
+    """
+
+    title: str = ""
+    x_label: str = ""
+    y_label: str = ""
+    x_log: bool = False
+    y_log: bool = False
+    width: str | float = "double"
+    kind: Literal["lines", "points", "paths", "bars"] = "lines"
+    diagonal: bool = False
+    verticals: Sequence[tuple[Any, ...]] = ()
+    line_of: LineOf = "algorithm"
+    best: bool | Literal["least", "greatest"] = False
+    y_from: float | None = None
+    y_to: float | None = None
+    note: str = ""
+    alt: str = ""
+    band: str = ""
+    share_x: Share = "all"
+    share_y: Share = "all"
+    x_ticks: Mapping[float, str] | None = None  # labels of x that are names, such as bars
+    names: Mapping[str, str] | None = None
+
+
+class Grid(NamedTuple):
+    panels: dict[tuple[str, str], tuple[int, int]]  # row and column of marks -> place
+    down: int
+    across: int
+    broken: bool  # one row of panels on several lines
+
+
+def draw(marks: Sequence[Mark], look: Look) -> Figure:
+    """Everything stands inside of the figure; the height follows from what there is."""
+    from matplotlib import rc_context
+
+    if not marks:
+        raise ValueError("a figure needs marks")
+    with rc_context(RC):
+        grid, width = _grid(marks, look)
+        styles = _styles(marks, look)
+        figure = blank(width, 1.0)
+        figure.set_label(look.alt)
+        panels = figure.subplots(
+            grid.down, grid.across, sharex=look.share_x, sharey=look.share_y, squeeze=False
+        )
+        for (row, column), (down, across) in grid.panels.items():
+            members = [mark for mark in marks if (mark.row, mark.column) == (row, column)]
+            _panel(panels[down][across], members, look, styles, (row, column), width / grid.across)
+        _names(panels, grid, look)
+        frame = Frame(figure, (0.3 + min(2.5, max(1.0, 0.66 * width / grid.across))) * grid.down)
+        frame.title(look.title)
+        frame.note(look.note)
+        frame.legend(_handles(styles, look, marks))
+        frame.x_label(look.x_label)
+        frame.y_label(look.y_label)
+        frame.close()
+    return figure
+
+
+def _grid(marks: Sequence[Mark], look: Look) -> tuple[Grid, float]:
+    width = inches(look.width) if isinstance(look.width, str) else float(look.width)
+    rows = list(dict.fromkeys(mark.row for mark in marks))
+    columns = list(dict.fromkeys(mark.column for mark in marks))
+    fits = max(1, int(width / PANEL))
+    there = {(mark.row, mark.column) for mark in marks}
+    if len(rows) == 1 and len(columns) > fits:
+        down = math.ceil(len(columns) / fits)
+        across = math.ceil(len(columns) / down)
+        places = {(rows[0], c): (i // across, i % across) for i, c in enumerate(columns)}
+        return Grid(places, down, across, True), width
+    places = {(r, c): (i, j) for i, r in enumerate(rows) for j, c in enumerate(columns) if (r, c) in there}
+    return Grid(places, len(rows), len(columns), False), max(width, 0.75 * PANEL * len(columns))
+
+
+def _styles(marks: Sequence[Mark], look: Look) -> dict[str, Style]:
+    from dataclasses import replace
+
+    names = look.names or {}
+    styles = styles_of([mark.line for mark in marks], look.line_of)
+    return {line: replace(s, label=plain(names.get(line, s.label))) for line, s in styles.items()}
+
+
+def _panel(
+    axes: Axes,
+    marks: Sequence[Mark],
+    look: Look,
+    styles: Mapping[str, Style],
+    where: tuple[str, str],
+    inches: float,
+) -> None:
+    if look.diagonal:
+        axes.axline((0, 0), slope=1, color=GREY, linewidth=0.8, linestyle=(0, (4, 2)), zorder=1)
+    for index, (line, style) in enumerate(styles.items()):
+        members = [mark for mark in marks if mark.line == line]
+        if members:
+            kinds.KINDS[look.kind](axes, members, style, (index, len(styles)))
+    if look.best:
+        which = "greatest" if look.best == "greatest" else "least"
+        for line, style in styles.items():
+            best = kinds.extreme([mark for mark in marks if mark.line == line], which)
+            if best is not None:
+                kinds.star(axes, best, style)
+    for rule in (Vertical(*each) for each in look.verticals):
+        here = rule.row in (None, where[0]) and rule.column in (None, where[1])
+        if here and (rule.line not in styles or any(mark.line == rule.line for mark in marks)):
+            colour = styles[rule.line].colour if rule.line in styles else GREY
+            axes.axvline(rule.x, color=colour, linestyle=":", linewidth=1.2, zorder=1.5)
+    _scales(axes, marks, look, inches)
+
+
+def _scales(axes: Axes, marks: Sequence[Mark], look: Look, inches: float) -> None:
+    x = [mark.x for mark in marks if math.isfinite(mark.x)]
+    ends = [edge for mark in marks for edge in (mark.y, mark.low, mark.high) if edge is not None]
+    scale_x(axes, x, look.x_log, max(0.6, inches - 0.45))
+    if look.x_ticks is not None:
+        axes.set_xticks(list(look.x_ticks), [plain(label) for label in look.x_ticks.values()])
+        for tick in axes.get_xticklabels():
+            tick.set_parse_math(False)
+    scale_y(axes, [edge for edge in ends if math.isfinite(edge)], look.y_log)
+    if look.y_log and look.y_from is None:
+        shown = [mark.y for mark in marks if math.isfinite(mark.y) and mark.y > 0]
+        if shown and axes.get_ylim()[0] < 0.5 * min(shown):  # a band down to 0 is not the message
+            axes.set_ylim(bottom=min(axes.get_ylim()[1], 0.5 * min(shown)))
+    if look.y_from is not None:
+        axes.set_ylim(bottom=look.y_from)
+    if look.y_to is not None:
+        axes.set_ylim(top=look.y_to)
+
+
+def _names(panels: Any, grid: Grid, look: Look) -> None:
+    """Titles of panels and rows."""
+    names = look.names or {}
+    for (row, column), (down, across) in grid.panels.items():
+        axes = panels[down][across]
+        if column and (down == 0 or grid.broken):
+            words = plain(names.get(column, word_of(column)))
+            axes.set_title("\n".join(textwrap.wrap(words, 34)), parse_math=False)
+        if row and across == 0:
+            axes.set_ylabel(plain(names.get(row, word_of(row))), parse_math=False)
+        if grid.broken:
+            axes.tick_params(labelbottom=True)
+    taken = set(grid.panels.values())
+    for down in range(grid.down):
+        for across in range(grid.across):
+            if (down, across) not in taken:
+                panels[down][across].remove()
+
+
+def _handles(styles: Mapping[str, Style], look: Look, marks: Sequence[Mark]) -> list[Any]:
+    """What the legend shows."""
+    band = look.band if look.kind != "bars" and any(mark.low is not None for mark in marks) else ""
+    rules: dict[str, str] = {}
+    for rule in (Vertical(*each) for each in look.verticals):
+        own = styles[rule.line].colour if rule.line in styles else GREY
+        rules[rule.label] = own if rules.get(rule.label, own) == own else GREY  # of several lines
+    told = styles if any(style.label for style in styles.values()) else {}
+    return kinds.handles(told, look.kind, bool(look.best), band, list(rules.items()))
