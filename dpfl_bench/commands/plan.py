@@ -43,6 +43,7 @@ def text(planned: dict[str, Any]) -> str:
         return lines[0] + ", no privacy\n"
     lines += [
         f"  noise      {_noise(planned)}",
+        *_nominal(planned),
         f"  spends     eps {planned['eps']:.6g} at delta {planned['delta']:g} towards the"
         f" {planned['observer']} ({planned['accountant']}); the target is {planned['eps_target']:g}"
         + _together(planned),
@@ -68,6 +69,15 @@ def text(planned: dict[str, Any]) -> str:
     if planned["implied"] is not None:
         lines.append(f"  implied    v {planned['implied']['v']:.6g}, q {planned['implied']['q']:.6g}")
     return "\n".join(lines + _theory_lines(planned["theory"])) + "\n"
+
+
+def _nominal(planned: dict[str, Any]) -> list[str]:
+    if planned["nominal_eps"] is None:
+        return []
+    return [
+        f"  nominal    eps {planned['nominal_eps']:.6g} ({planned['nominal_how']}), which is no guarantee;"
+        f" valid towards the {planned['observer']}: {planned['valid_eps']:.6g}"
+    ]
 
 
 def _together(planned: dict[str, Any]) -> str:

@@ -26,6 +26,8 @@ SETTINGS = {
     "repeats": COUNT,
     "device": Range(is_name, "auto or cpu, cuda, cuda:1, mps or another device of torch"),
     "eval_every": COUNT,
+    "eval_last": COUNT,
+    "train_subset": COUNT,
     "measured_client": Range(lambda v: v >= 0, "a whole number >= 0; the first client is 0"),
     "checkpoint_every": COUNT,
     "privacy.clip": Range(
@@ -37,7 +39,7 @@ SETTINGS = {
     "privacy.colluding": Range(lambda v: v >= 0, "a whole number >= 0"),
     **{
         f"privacy.{key}": POSITIVE
-        for key in ("quantile_lr", "quantile_noise", "norm_noise", "v", "noise_multiplier")
+        for key in ("quantile_lr", "quantile_noise", "norm_noise", "v", "noise_multiplier", "nominal")
     },
     **{f"privacy.eps{k}": POSITIVE for k in range(3)},
     "privacy.client_share": Range(lambda v: 0 < v <= 1, "0 < client_share <= 1"),

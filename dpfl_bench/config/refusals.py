@@ -11,6 +11,7 @@ import math
 from importlib.util import find_spec
 
 from dpfl_bench.checks.errors import ConfigError
+from dpfl_bench.config import measures, nominal
 from dpfl_bench.config.settings import Settings
 from dpfl_bench.config.targets import naive, remembers, uses_norms, warm_rounds
 from dpfl_bench.federation import lot_size
@@ -21,6 +22,7 @@ def check(settings: Settings) -> None:
     covers.
     """
     _check_backend(settings)
+    measures.check_scored(settings)
     _check_lots(settings)
     _check_memory(settings)
     _check_warm_rounds(settings)
@@ -153,6 +155,7 @@ def _check_noise(settings: Settings) -> None:
                 f"privacy.{key}={value:g}: unused with privacy.calibration={privacy.calibration} and "
                 f"privacy.mechanism={privacy.mechanism}; {remedy}"
             )
+    nominal.check(privacy)
     if privacy.calibration == "formula" and not (gaussian and privacy.unit == "client"):
         raise ConfigError(
             "privacy.calibration=formula: the formula is for Gaussian noise on a client's update; use exact"

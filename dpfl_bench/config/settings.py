@@ -35,6 +35,8 @@ class Privacy:
     calibration: Literal["exact", "formula", "fixed"]
     v: float | None
     noise_multiplier: float | None
+    nominal: float | None  # the eps that a paper states
+    nominal_how: str | None
     accountant: str  # one of privacy.accountants.table.names()
     client_share: float | None
 
@@ -112,6 +114,9 @@ class Settings:
     device: str
     dtype: Literal["float32", "float64"]
     eval_every: int
+    eval_last: int
+    evaluate: Literal["all", "test"]
+    train_subset: int | None
     measure: list[str]
     measured_client: int
     checkpoint_every: int
@@ -197,6 +202,15 @@ class Settings:
     @property
     def seeds(self) -> range:
         return range(self.seed, self.seed + self.repeats)
+
+    def evaluated(self, done: int, rounds: int) -> bool:
+        """Whether the model is evaluated after the first `done` of so many rounds."""
+        return done % self.eval_every == 0 or done > rounds - self.eval_last
+
+    @property
+    def whole_train_loss(self) -> bool:
+        """Whether train_loss is the objective: every training record is scored."""
+        return self.evaluate == "all" and self.train_subset is None
 
     @property
     def run_id(self) -> str:

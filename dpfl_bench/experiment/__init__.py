@@ -7,6 +7,7 @@
 | build_player.py | the round player of a seed |
 | engine.py | backend, chunk of clients, number of workers |
 | train.py, resume.py | the loop over rounds; checkpoints |
+| scored.py | which records are scored |
 | measure.py, exact_optimum.py | what an evaluated round measures; the exact optimum |
 | report.py, privacy_record.py | result.json and privacy.json |
 | plan.py | what a run would spend, without running it |

@@ -18,7 +18,7 @@ from dpfl_bench.budget.budget import Budget
 from dpfl_bench.budget.schedules import drawn_schedules
 from dpfl_bench.checks.errors import ConfigError
 from dpfl_bench.config.settings import Settings
-from dpfl_bench.experiment import engine
+from dpfl_bench.experiment import engine, scored
 from dpfl_bench.experiment.exact_optimum import Reference, solve_reference
 from dpfl_bench.federation.holders import Holders
 from dpfl_bench.federation.schedule import Schedule
@@ -53,6 +53,7 @@ def prepare(settings: Settings) -> Job:
         _check_before_the_data(settings, drawn)
     budget = None if at_records else _calibrated(Budget.of(settings, drawn))
     data = load_data(settings)
+    scored.choose(settings, data)
     if budget is None:
         budget = _calibrated(Budget.of(settings, drawn, data.holders))
     problem = build_problem(settings, list(data.records.train_x.shape[1:]), data.records.classes)

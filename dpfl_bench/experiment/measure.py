@@ -34,7 +34,8 @@ def metrics_row(
     done: rounds so far. last: of the latest round. psi0: Theorem 1's potential at the start.
     losses: who evaluates the records (worker processes); None: this process.
     """
-    scores = evaluate(job.problem, job.data.federation, state.output, losses)
+    every = job.settings.evaluate == "all"
+    scores = evaluate(job.problem, job.data.federation, state.output, losses, every)
     steps = sum(schedule.steps[:done])
     row = {
         "seed": schedule.seed,
@@ -49,13 +50,16 @@ def metrics_row(
         "update_norm": last.update_norm if last else NAN,
         "clipped_fraction": last.clipped_fraction if last else NAN,
         "server_step": last.server_step if last else NAN,
+        "target_step": last.target_step if last else NAN,
+        "step_estimate": last.step_estimate if last else NAN,
         "clip": last.clip if last else NAN,
         "blanked": last.blanked if last else None,
         "psi": psi(job, state, schedule, done),
         "psi_bound": psi_bound(job, psi0, steps, done) if theorem_gap(job) is None else NAN,
     }
     if job.reference is not None:
-        row["suboptimality"] = scores.train_loss + _decay_term(job, state) - job.reference.f_star
+        if job.settings.whole_train_loss:
+            row["suboptimality"] = scores.train_loss + _decay_term(job, state) - job.reference.f_star
         row["distance"] = (state.output.to(job.reference.x_star) - job.reference.x_star).norm().item()
     return row
 

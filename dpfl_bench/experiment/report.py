@@ -11,7 +11,7 @@ from dpfl_bench.budget.budget import Budget
 from dpfl_bench.budget.guarantee import STOPPED, Guarantee
 from dpfl_bench.config.settings import Settings
 from dpfl_bench.config.targets import naive
-from dpfl_bench.experiment import train
+from dpfl_bench.experiment import scored, train
 from dpfl_bench.experiment.job import Job
 from dpfl_bench.experiment.measure import theorem_gap
 from dpfl_bench.results.folder import MEASURES, RunFolder
@@ -91,6 +91,7 @@ def result(
         "metric": job.problem.metric,
         **_last(rows, diverged is not None),
         "best_round": _best_round(rows),
+        "scored": scored.record(settings, job.data),
         "diverged": diverged,
         **_records(job),
         "origin": origin.hashes,

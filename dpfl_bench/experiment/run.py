@@ -165,7 +165,7 @@ class _Runner:
             for done, state, diagnostics in played:
                 self.claim.check()
                 bar.update()
-                if done % job.settings.eval_every == 0 or done == schedule.rounds:
+                if job.settings.evaluated(done, schedule.rounds):
                     self._evaluate(state, schedule, done, diagnostics, crew)
                 if self.stop.number is not None or self._due(done):
                     self._save(state, schedule, done)

@@ -22,6 +22,8 @@ class Diagnostics:
     clip: float  # C
     blanked: int | None = None  # updates that were not finite and count as zero; None: open doors
     all_blanked: bool = False  # every update was blanked
+    target_step: float = NAN  # see server_step.step_estimates
+    step_estimate: float = NAN
 
 
 def diagnose(

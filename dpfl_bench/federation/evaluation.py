@@ -20,7 +20,9 @@ OUTPUT_NUMBERS = 2**23  # outputs of the model computed at once
 class Scores:
     """How good one model is."""
 
-    train_loss: float  # the objective: mean over clients of their mean loss, + l2/2 |x|^2
+    # the objective: mean over clients of their mean loss, + l2/2 |x|^2; NaN if no training record
+    # is scored, an estimate if some are
+    train_loss: float
     test_loss: float  # mean over records, without l2
     # accuracy, next-word accuracy or Dice; in regression R^2, the share of the targets' variance
     # that the model explains
@@ -37,18 +39,24 @@ class Scores:
 Losses = Callable[[Tensor, bool], Scored]
 
 
-def evaluate(problem: Problem, federation: Federation, x: Tensor, losses: Losses | None = None) -> Scores:
+def evaluate(
+    problem: Problem, federation: Federation, x: Tensor, losses: Losses | None = None, train: bool = True
+) -> Scores:
     """How good the model x, (d,), is. Where there is no test set (some synthetic problems), the
     training records stand in for it.
 
-    losses: computes losses and scores; None: this process does.
+    losses: computes losses and scores; None: this process does. train: whether training records
+    are scored too.
     """
     losses = losses or (lambda x, test: scored(problem, federation, x, test))
-    ridge = problem.l2 / 2 * x.square().sum().item()
-    train = losses(x, False)
-    train_loss = (federation.record_weights * train.losses).sum().item() + ridge
-    if len(federation.test_targets) == 0:
-        return Scores(train_loss, train_loss, _metric(problem, train, federation.targets))
+    train_loss = float("nan")
+    if train:
+        scores = losses(x, False)
+        ridge = problem.l2 / 2 * x.square().sum().item()
+        train_loss = (federation.scored_weights * scores.losses).sum().item() + ridge
+        if len(federation.test_targets) == 0:
+            rows = slice(None) if federation.scored is None else federation.scored
+            return Scores(train_loss, train_loss, _metric(problem, scores, federation.targets[rows]))
     test = losses(x, True)
     metric = _metric(problem, test, federation.test_targets)
     return Scores(train_loss, test.losses.mean().item(), metric, _of_clients(problem, test, federation))
@@ -63,10 +71,10 @@ def scored(problem: Problem, federation: Federation, x: Tensor, test: bool) -> S
 
 def slices(problem: Problem, federation: Federation, test: bool) -> list[slice]:
     """The batches in which records are evaluated."""
-    features, targets = _records(federation, test)
-    width, height = features[:1].numel(), targets[:1].numel() * max(1, problem.classes)
+    features, targets = (store[:1] for store in _stores(federation, test))
+    width, height = features.numel(), targets.numel() * max(1, problem.classes)
     size = max(1, min(BATCH_NUMBERS // max(1, width), OUTPUT_NUMBERS // max(1, height)))
-    return [slice(start, start + size) for start in range(0, len(targets), size)]
+    return [slice(start, start + size) for start in range(0, _count(federation, test), size)]
 
 
 @np.errstate(all="ignore")  # `experiment.train` reports a model that diverges
@@ -74,8 +82,9 @@ def scored_slice(problem: Problem, federation: Federation, x: Tensor, test: bool
     """`scored` for some records, in a wide number format, so that sums over many records are exact
     enough to compare.
     """
-    features, targets = _records(federation, test)
-    results = problem.losses(x, in_dtype(features[part], x.dtype), targets[part])
+    rows = part if test or federation.scored is None else federation.scored[part]
+    features, targets = (store[rows] for store in _stores(federation, test))
+    results = problem.losses(x, in_dtype(features, x.dtype), targets)
     return Scored(*(each.to(federation.record_weights.dtype) for each in results))
 
 
@@ -84,12 +93,17 @@ def together(parts: Iterable[Scored]) -> Scored:
     return Scored(*(torch.cat(each) for each in zip(*parts, strict=True)))
 
 
-def _records(federation: Federation, test: bool) -> tuple[Tensor, Tensor]:
-    return (
-        (federation.test_features, federation.test_targets)
-        if test
-        else (federation.features, federation.targets)
-    )
+def _stores(federation: Federation, test: bool) -> tuple[Tensor, Tensor]:
+    """Features and targets of all records, scored or not."""
+    if test:
+        return federation.test_features, federation.test_targets
+    return federation.features, federation.targets
+
+
+def _count(federation: Federation, test: bool) -> int:
+    """How many records are scored."""
+    rows = None if test else federation.scored
+    return len(_stores(federation, test)[1]) if rows is None else len(rows)
 
 
 def _of_clients(problem: Problem, test: Scored, federation: Federation) -> float:

@@ -29,14 +29,15 @@ def _budget(result: Mapping[str, Any]) -> str:
     guarantee = Guarantee.read(result)
     if guarantee.eps == math.inf:
         return "no privacy"
-    return f"eps {guarantee.eps:.4g}{together(result)} ({_noise(guarantee)})"
+    return f"{guarantee.said}{together(result)} ({_noise(guarantee)})"
 
 
 def together(result: Mapping[str, Any]) -> str:
     """What the models of all repeats spend together. Nothing for one repeat, and for a run that
     ended early: it did not play all seeds.
     """
-    eps = Guarantee.read(result).eps_all_repeats
+    guarantee = Guarantee.read(result)
+    eps = guarantee.eps_all_repeats if guarantee.accountant != "paper" else None
     models = 0 if result.get("status") == "diverged" else len(result.get("seeds") or [])
     return f" each, {eps:.3g} all {models} together" if models > 1 and eps is not None else ""
 
@@ -61,4 +62,6 @@ def _noise(guarantee: Guarantee) -> str:
     noise = guarantee.mechanism if z is None else f"noise multiplier {z:.4g}"
     if guarantee.accountant == "paper":
         noise = f"{noise}; by the paper's own accountant, no guarantee"
+    elif guarantee.nominal_how:
+        noise = f"{noise}; nominal: {guarantee.nominal_how}, no guarantee"
     return f"{noise}" if guarantee.fully_accounted else f"{noise}; not fully accounted"
