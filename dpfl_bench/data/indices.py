@@ -28,8 +28,8 @@ class Indices:
         parts: list[np.ndarray],
         taken: np.ndarray | None = None,
     ) -> Indices:
-        """parts: of the records that were left after `split_off` (a mask) was taken away. taken: the
-        places of those that anything was done with; None: all.
+        """parts: of the records that were left after `split_off` (a mask) was taken away. taken:
+        places of those that were dealt before the split; None: all.
         """
         places = np.arange(records) if taken is None else taken
         test = np.zeros(len(places), bool) if split_off is None else split_off
