@@ -23,6 +23,7 @@ CLASSED = {
     "shards": {"shards_per_client": 2},
     "similarity": {"percent": 10.0},
     "dirichlet": {"alpha": 0.3},
+    "uneven": {"spread": 0.0},
 }
 
 
@@ -50,6 +51,34 @@ def test_same_seed_same_digest_other_seed_differs(name: str) -> None:
     digests = [digest(deal(name, seed=seed, **CLASSED[name])) for seed in (0, 0, 1)]
     assert digests[0] == digests[1] != digests[2]
     assert len(digests[0]) == 16
+
+
+@pytest.mark.parametrize(
+    ("clients", "records", "spread"), [(6, 36774, 0.3125), (2, 30, 0.4), (100, 5000, 0.3)]
+)
+def test_uneven_sizes_keep_mean_and_deviation(clients: int, records: int, spread: float) -> None:
+    """`balancing`'s FEMNIST: 6129 +- 1915 records in 6 hands."""
+    smallest = partition.uneven.dealing.drawn  # type: ignore[attr-defined]
+    assert smallest is not None
+    firsts = set()
+    for seed in range(5):
+        parts = deal("uneven", np.zeros(records, np.int64), clients, seed, spread=spread)
+        sizes = np.array([len(part) for part in parts])
+        assert sizes.sum() == records
+        assert sizes.min() >= 1
+        assert sizes.std(ddof=1) == pytest.approx(spread * records / clients, abs=1)
+        assert np.array_equal(np.sort(np.concatenate(parts)), np.arange(records))
+        assert min(sizes) == smallest(records, clients, {"seed": seed, "spread": spread})
+        firsts.add(sizes[0])
+    assert len(firsts) > 1
+
+
+@pytest.mark.parametrize("clients", [3, 20])
+def test_uneven_sizes_that_cannot_be_are_refused(clients: int) -> None:
+    with pytest.raises(ValueError, match=r"spread=2: .* leave a client without any"):
+        deal("uneven", np.zeros(clients, np.int64), clients, spread=2.0)
+    with pytest.raises(ValueError, match=r"partition.spread=3: expected 0 <= spread <= 2"):
+        deal("uneven", clients=clients, spread=3.0)
 
 
 def test_digest_tells_owners_and_order_apart() -> None:
