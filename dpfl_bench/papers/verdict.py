@@ -99,10 +99,10 @@ def _outcome(claim: Claim, evidence: Evidence, reduced: str) -> Outcome:
         return Outcome(UNTESTED, f"a claim of reading={', '.join(claim.readings)}")
     sources = [source for each in chosen for source in each.sources]
     lacks = "; ".join(dict.fromkeys(each.lacks for each in chosen if each.lacks))
-    if not sources and lacks:
-        return Outcome(UNTESTED, lacks)
     if unfinished := sum(each.unfinished for each in chosen):
         return Outcome(UNDECIDED, f"{unfinished} runs are not finished")
+    if not sources and lacks:
+        return Outcome(UNTESTED, lacks)
     outcome = claims.test(claim, sources)
     return Outcome(outcome.verdict, f"{outcome.evidence}; left out: {lacks}") if lacks else outcome
 
