@@ -73,6 +73,7 @@ class Printed(Selection):
     place: str = ""
     value: str = ""
     digits: int = 2
+    rounding: Literal["nearest", "up"] = "nearest"  # of the print; up: as bounds are printed
     runs: int = 1
     rows: list[str] = field(default_factory=list)
     columns: list[str] = field(default_factory=list)

@@ -9,6 +9,7 @@ from dpfl_bench.checks.errors import ConfigError
 from dpfl_bench.papers import comparisons, optima
 from dpfl_bench.papers.artefact import Claim
 from dpfl_bench.papers.evidence import FAILS, HOLDS, UNDECIDED, GroupTest, Missing, Outcome, short
+from dpfl_bench.results.select.cells import is_where
 from dpfl_bench.results.select.sources import Source
 
 
@@ -17,7 +18,7 @@ def test(claim: Claim, sources: Iterable[Source]) -> Outcome:
     asked = claim.question(claim.y, *claim.each)
     groups: dict[tuple[Any, ...], list[Source]] = {}
     for source in sources:
-        if all(source.field(k) in (v if isinstance(v, list) else [v]) for k, v in asked.where.items()):
+        if is_where(source, asked.where):
             groups.setdefault(tuple(source.field(name) for name in claim.each), []).append(source)
     if not groups:
         return Outcome(UNDECIDED, "no finished run")

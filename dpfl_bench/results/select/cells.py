@@ -71,7 +71,7 @@ def cells(sources: Iterable[Source], question: Question) -> list[Cell]:
     fields = [name for name in question.fields if name not in over]
     groups: dict[tuple[Any, ...], list[Source]] = {}
     for source in sources:
-        if _is_where(source, question.where):
+        if is_where(source, question.where):
             groups.setdefault(tuple(source.field(name) for name in fields), []).append(source)
     result: list[Cell] = []
     for at, members in groups.items():
@@ -80,10 +80,10 @@ def cells(sources: Iterable[Source], question: Question) -> list[Cell]:
     return result
 
 
-def _is_where(source: Source, where: Mapping[str, Any]) -> bool:
-    return all(
-        source.field(name) in (value if isinstance(value, list) else [value]) for name, value in where.items()
-    )
+def is_where(source: Source, where: Mapping[str, Any]) -> bool:
+    """Rounds are chosen later."""
+    fields = [(name, value) for name, value in where.items() if name not in OVER_ROUNDS]
+    return all(source.field(name) in (value if isinstance(value, list) else [value]) for name, value in fields)
 
 
 def _cell(members: Sequence[Source], question: Question, fields: Sequence[str]) -> Cell:
@@ -172,5 +172,6 @@ def _by_round(cell: Cell, question: Question, x: str) -> Iterator[Cell]:
             for seed, at, value in zip(*source.over_rounds(quantity, x), strict=True):
                 place = float(at)
                 by_x.setdefault(place, {})[source.split, seed] = float(value)
-    for place in sorted(by_x):
+    chosen = question.where.get(x, list(by_x))
+    for place in sorted(set(by_x) & set(chosen if isinstance(chosen, list) else [chosen])):
         yield replace(cell, at={**cell.at, x: place}, values=by_x[place])

@@ -30,6 +30,7 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "abs": np.abs,
     "min": np.minimum,
     "max": np.maximum,
+    "first": lambda one, other: np.where(np.isnan(one), other, one),  # the first that is a number
 }
 
 
