@@ -77,7 +77,11 @@ class Guarantee:
     neighbours: str | None = None  # replace_one | add_remove_one
     observer: str | None = None  # the one whose view eps bounds
     eps_target: float | None = None  # the setting `eps`, which the noise was solved for
-    nominal_eps: float | None = None  # the same where a paper's formula set the noise: no guarantee
+    # the eps that a paper states for this noise: privacy.nominal, its formula's target, or what its
+    # own accountant says. No guarantee
+    nominal_eps: float | None = None
+    nominal_how: str | None = None  # how the paper comes to it
+    valid_eps: float | None = None  # towards `observer` by valid accountants; inf: none bounds it
     eps_all_repeats: float | None = None  # of the models of all seeds together
     calibration: str | None = None  # exact | formula | fixed
     mechanism: str | None = None  # gaussian | privunit
@@ -104,6 +108,7 @@ class Guarantee:
         longer.
         """
         settings, privacy, noise = budget.settings, budget.settings.privacy, budget.noise
+        nominal, how = _nominal(budget)
         leaks = [*([STOPPED] if blanked and settings.private else []), *settings.leaks]
         return Guarantee(
             eps=budget.eps,
@@ -113,7 +118,9 @@ class Guarantee:
             neighbours=privacy.neighbours,
             observer=budget.observer,
             eps_target=settings.eps,
-            nominal_eps=settings.eps if privacy.calibration == "formula" else None,
+            nominal_eps=nominal,
+            nominal_how=how if nominal is not None else None,
+            valid_eps=_valid(budget),
             eps_all_repeats=budget.eps_all_repeats,
             calibration=privacy.calibration,
             mechanism=privacy.mechanism,
@@ -151,26 +158,53 @@ class Guarantee:
         """Whether eps is a guarantee: nothing leaks past it, and a valid accountant says it."""
         return bool(self.fully_accounted) and self.accountant != "paper"
 
+    @property
+    def said(self) -> str:
+        """eps for a person. A nominal eps never stands alone."""
+        if self.nominal_eps is None or self.valid_eps is None:
+            return f"eps {self.eps:.4g}"
+        valid = f"valid {self.valid_eps:.4g}" if self.valid_eps < math.inf else "no valid eps"
+        return f"eps nominal {self.nominal_eps:.4g}, {valid}"
+
     def plan(self) -> dict[str, Any]:
         """The keys of `plan --json`."""
-        names = ("noise_multiplier", "noise_std", *_SHARED, "accountant", "views", "accountants")
+        names = ("noise_multiplier", "noise_std", *_SHARED, *_NOMINAL, "accountant", "views", "accountants")
         return {**self._named(*names, "fully_accounted"), "not_accounted": list(self.leaks)}
 
     def result(self) -> dict[str, Any]:
         """The keys of result.json; what only privacy has is null without."""
         keys = self._named(*_SHARED, "calibration", "accountant", "noise_multiplier", "noise_std")
-        keys |= self._named("mechanism", "fully_accounted")
+        keys |= self._named("mechanism", "fully_accounted", *_NOMINAL)
         return keys if self.private else {**keys, **dict.fromkeys(_OF_PRIVACY)}
 
     def privacy(self) -> dict[str, Any]:
         """The keys of privacy.json of a run with privacy."""
         assert self.accounted is not None
-        of_settings = ("unit", "neighbours", "trust", "observer", "mechanism", "calibration", "nominal_eps")
+        of_settings = ("unit", "neighbours", "trust", "observer", "mechanism", "calibration", *_NOMINAL)
         of_eps = ("eps", "eps_all_repeats", "delta", "accountant", "accountants", "views", "fully_accounted")
         return {"private": True, **self._named(*of_settings, *of_eps), "accounted": self.accounted.json()}
 
     def _named(self, *names: str) -> dict[str, Any]:
         return {name: getattr(self, name) for name in names}
+
+
+def _nominal(budget: Budget) -> tuple[float | None, str]:
+    """What a paper states for the noise of a run, and how it comes to it."""
+    settings, privacy = budget.settings, budget.settings.privacy
+    if not settings.private:
+        return None, ""
+    if privacy.accountant == "paper":
+        return privacy.nominal or budget.eps, privacy.nominal_how or "the paper's own accountant"
+    if privacy.calibration == "formula":
+        return privacy.nominal or settings.eps, privacy.nominal_how or f"formula with v = {privacy.v:g}"
+    return privacy.nominal, privacy.nominal_how or "as the paper states it"
+
+
+def _valid(budget: Budget) -> float | None:
+    """The eps that holds for the rounds of the budget, as far as no leak goes past it."""
+    if not budget.settings.private:
+        return None
+    return budget.eps if budget.settings.privacy.accountant != "paper" else budget.views()[budget.observer]
 
 
 def _remembered(settings: Settings) -> bool:
@@ -179,4 +213,5 @@ def _remembered(settings: Settings) -> bool:
 
 
 _SHARED = ("eps_target", "eps", "eps_all_repeats", "delta", "unit", "trust", "observer", "neighbours")
+_NOMINAL = ("nominal_eps", "nominal_how", "valid_eps")
 _OF_PRIVACY = ("calibration", "accountant", "mechanism", "fully_accounted")

@@ -39,10 +39,15 @@ def text(planned: dict[str, Any]) -> str:
         f"{planned['algo']} on {planned['dataset']}: {planned['rounds']} rounds of {planned['local_steps']}"
         " local steps"
     ]
+    if planned["lr"] is None:
+        lines[0] += (
+            "\n  lr         1/L of the worst client, which needs the data (theory.measured=true loads them)"
+        )
     if planned["eps"] == math.inf:
         return lines[0] + ", no privacy\n"
     lines += [
         f"  noise      {_noise(planned)}",
+        *_nominal(planned),
         f"  spends     eps {planned['eps']:.6g} at delta {planned['delta']:g} towards the"
         f" {planned['observer']} ({planned['accountant']}); the target is {planned['eps_target']:g}"
         + _together(planned),
@@ -68,6 +73,15 @@ def text(planned: dict[str, Any]) -> str:
     if planned["implied"] is not None:
         lines.append(f"  implied    v {planned['implied']['v']:.6g}, q {planned['implied']['q']:.6g}")
     return "\n".join(lines + _theory_lines(planned["theory"])) + "\n"
+
+
+def _nominal(planned: dict[str, Any]) -> list[str]:
+    if planned["nominal_eps"] is None:
+        return []
+    return [
+        f"  nominal    eps {planned['nominal_eps']:.6g} ({planned['nominal_how']}), which is no guarantee;"
+        f" valid towards the {planned['observer']}: {planned['valid_eps']:.6g}"
+    ]
 
 
 def _together(planned: dict[str, Any]) -> str:
@@ -125,8 +139,8 @@ def _theory_lines(expected: dict[str, Any] | None) -> list[str]:
     lines.append(f"             covers {expected['covers']}")
     none = " (the budget buys nothing)" if expected["T_star"] == 0 else ""
     lines.append(
-        f"             T* {expected['T_star']:.6g}{none}, {expected['rounds_star']:.4g} rounds; psi_0"
-        f" {expected['psi0']:.4g} ({expected['psi0_from']})"
+        f"             T* {expected['T_star']:.6g} local steps{none}, {expected['rounds_star']:.4g} rounds;"
+        f" psi_0 {expected['psi0']:.4g} ({expected['psi0_from']})"
     )
     return [
         *lines,

@@ -8,7 +8,7 @@
 | validate.py, typed.py, rounds.py | from a composed config to them |
 | identity.py | what a run's id is made of |
 | ranges.py | the range of each setting |
-| refusals.py | what the settings alone show to be impossible |
+| refusals.py, nominal.py | what the settings alone show to be impossible |
 | fits.py | whether data set, partition and model go together |
 | targets.py, call.py | what a `_target_` names, and its call |
 | catalogue.py, tracker_names.py, measures.py | what there is to choose from |

@@ -50,7 +50,7 @@ UNTOLD_OF_DATASET = {
 }
 UNTOLD_OF_MODEL = {"needs": "only the refusals of what does not fit read it"}
 # repeats of one point differ in these
-REPEATS = {"seed", "repeats", "eval_every", "measure", "measured_client"}
+REPEATS = {"seed", "repeats", "eval_every", "eval_last", "evaluate", "measure", "measured_client"}
 SEEDS = {"seed"}  # and in these keys of the data set and of the partition
 
 
@@ -74,12 +74,24 @@ def point_id(settings: Mapping[str, Any], doors_open: bool) -> str:
 
 
 def _idle(settings: Mapping[str, Any]) -> set[str]:
-    """Of `measure` and `measured_client`, what asks for nothing: a run that measures nothing more
-    keeps the id that it had before there was anything more to measure.
+    """Of what a run measures, what asks for nothing: a run that measures nothing more keeps the id
+    that it had before there was anything more to measure.
     """
     asked = settings["measure"]
-    idle = {"measure": not asked, "measured_client": "client" not in asked}
+    idle = {
+        "measure": not asked,
+        "measured_client": "client" not in asked,
+        "eval_last": settings["eval_last"] == 1,
+        "evaluate": settings["evaluate"] == "all",
+        "train_subset": settings["train_subset"] is None,
+    }
     return {key for key, nothing in idle.items() if nothing}
+
+
+def _of_privacy(privacy: Mapping[str, Any]) -> dict[str, Any]:
+    """Without what nobody states, for the same reason."""
+    stated = ("nominal", "nominal_how", "client_share")
+    return {key: value for key, value in privacy.items() if value is not None or key not in stated}
 
 
 def _hash(settings: Mapping[str, Any], doors_open: bool, left_out: Collection[str], seeds: Set[str]) -> str:
@@ -93,7 +105,10 @@ def _hash(settings: Mapping[str, Any], doors_open: bool, left_out: Collection[st
     }
     for group in GROUPS:
         node = by_choice(group, kept[group])
+        if group == "dataset" and node.get("keep", 0) is None and untold_of(kept[group], {"keep": ""}):
+            hidden[group] = {*hidden[group], "keep"}  # all of a set, as before there was that key
         kept[group] = {key: value for key, value in node.items() if key not in hidden[group]}
+    kept["privacy"] = _of_privacy(kept["privacy"])
     if doors_open:
         kept["privacy"] = kept["delta"] = None
     text = json.dumps([RESULTS_VERSION, kept], sort_keys=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from dpfl_bench.checks.errors import ConfigError
+from dpfl_bench.config.settings import Settings
 
 # name -> the columns of metrics.csv that it fills
 COLUMNS: dict[str, tuple[str, ...]] = {
@@ -17,6 +18,8 @@ COLUMNS: dict[str, tuple[str, ...]] = {
     "train_error": ("train_error",),
     "dissimilarity": ("dissimilarity", "log_dissimilarity"),  # of the clients' gradients
 }
+
+DIRECTIONS = 16  # of iterates.csv
 
 
 def check(names: Any) -> list[str]:
@@ -33,3 +36,20 @@ def check(names: Any) -> list[str]:
 def columns(names: list[str]) -> list[str]:
     """The columns that these measures fill, in the order of metrics.csv."""
     return [column for name in names for column in COLUMNS[name]]
+
+
+def check_scored(settings: Settings) -> None:
+    """Which records are scored, and that what is measured of them is."""
+    subset, known = settings.train_subset, settings.dataset["records"]
+    if subset is not None and settings.evaluate == "test":
+        raise ConfigError(
+            f"train_subset={subset}: unused with evaluate=test, which scores no training record"
+        )
+    whole = settings.dealing is not None and not settings.dealing.overlapping
+    if subset is not None and whole and known is not None and subset > known:
+        raise ConfigError(f"train_subset={subset}: expected at most the {known} training records")
+    if "train_error" in settings.measure and settings.evaluate == "test":
+        raise ConfigError(
+            "measure=[train_error]: evaluate=test scores no training record; say evaluate=all, with"
+            " train_subset=N if that is dear"
+        )

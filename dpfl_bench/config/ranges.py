@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from dpfl_bench.checks.ranges import COUNT, FACTOR, LARGEST_CLIP, LEAST_CLIP, NOT_NEGATIVE, POSITIVE, Range
 from dpfl_bench.machine.device import is_name
 from dpfl_bench.privacy.accountants import table
@@ -14,7 +16,7 @@ SETTINGS = {
     "batch_size": COUNT,
     "sample_rate": Range(lambda v: 0 < v <= 1, "0 < sample_rate <= 1"),
     "records": COUNT,
-    "lr": POSITIVE,
+    "lr": Range(lambda v: v == "1/L" or 0 < v < math.inf, "a number > 0, or 1/L"),
     "lr_decay": Range(lambda v: 0 < v <= 1, "0 < lr_decay <= 1"),
     "local_momentum": FACTOR,
     "weight_decay": NOT_NEGATIVE,
@@ -26,6 +28,8 @@ SETTINGS = {
     "repeats": COUNT,
     "device": Range(is_name, "auto or cpu, cuda, cuda:1, mps or another device of torch"),
     "eval_every": COUNT,
+    "eval_last": COUNT,
+    "train_subset": COUNT,
     "measured_client": Range(lambda v: v >= 0, "a whole number >= 0; the first client is 0"),
     "checkpoint_every": COUNT,
     "privacy.clip": Range(
@@ -37,7 +41,7 @@ SETTINGS = {
     "privacy.colluding": Range(lambda v: v >= 0, "a whole number >= 0"),
     **{
         f"privacy.{key}": POSITIVE
-        for key in ("quantile_lr", "quantile_noise", "norm_noise", "v", "noise_multiplier")
+        for key in ("quantile_lr", "quantile_noise", "norm_noise", "v", "noise_multiplier", "nominal")
     },
     **{f"privacy.eps{k}": POSITIVE for k in range(3)},
     "privacy.client_share": Range(lambda v: 0 < v <= 1, "0 < client_share <= 1"),

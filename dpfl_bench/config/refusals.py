@@ -11,9 +11,12 @@ import math
 from importlib.util import find_spec
 
 from dpfl_bench.checks.errors import ConfigError
+from dpfl_bench.config import measures, nominal
 from dpfl_bench.config.settings import Settings
 from dpfl_bench.config.targets import naive, remembers, uses_norms, warm_rounds
 from dpfl_bench.federation import lot_size
+
+LINEAR = "dpfl_bench.problems.linear."
 
 
 def check(settings: Settings) -> None:
@@ -21,6 +24,8 @@ def check(settings: Settings) -> None:
     covers.
     """
     _check_backend(settings)
+    _check_lr(settings)
+    measures.check_scored(settings)
     _check_lots(settings)
     _check_memory(settings)
     _check_warm_rounds(settings)
@@ -51,6 +56,18 @@ def _check_backend(settings: Settings) -> None:
         raise ConfigError(
             "engine.backend=opacus: expected privacy.unit=record, where single records' gradients are"
             f" clipped, got {settings.privacy.unit}; use auto"
+        )
+
+
+def _check_lr(settings: Settings) -> None:
+    """1/L is known for linear models alone, of our own; a user's own model is seen when it is
+    built.
+    """
+    target = str(settings.model["_target_"])
+    if settings.lr == "1/L" and target.startswith("dpfl_bench.") and not target.startswith(LINEAR):
+        raise ConfigError(
+            "lr=1/L: expected a linear model (model=logreg or model=linreg), whose smoothness L is known,"
+            f" got model={settings.model['name']}; say lr as a number"
         )
 
 
@@ -153,6 +170,7 @@ def _check_noise(settings: Settings) -> None:
                 f"privacy.{key}={value:g}: unused with privacy.calibration={privacy.calibration} and "
                 f"privacy.mechanism={privacy.mechanism}; {remedy}"
             )
+    nominal.check(privacy)
     if privacy.calibration == "formula" and not (gaussian and privacy.unit == "client"):
         raise ConfigError(
             "privacy.calibration=formula: the formula is for Gaussian noise on a client's update; use exact"

@@ -35,6 +35,8 @@ class Privacy:
     calibration: Literal["exact", "formula", "fixed"]
     v: float | None
     noise_multiplier: float | None
+    nominal: float | None  # the eps that a paper states
+    nominal_how: str | None
     accountant: str  # one of privacy.accountants.table.names()
     client_share: float | None
 
@@ -79,6 +81,7 @@ class Engine:
 class Theory:
     psi0: float | None
     L: float | None
+    measured: bool
 
 
 @dataclass(frozen=True)
@@ -99,7 +102,7 @@ class Settings:
     batch_size: int | None
     sample_rate: float | None
     records: int | None
-    lr: float
+    lr: float | Literal["1/L"]
     lr_decay: float
     local_momentum: float
     weight_decay: float
@@ -112,6 +115,9 @@ class Settings:
     device: str
     dtype: Literal["float32", "float64"]
     eval_every: int
+    eval_last: int
+    evaluate: Literal["all", "test"]
+    train_subset: int | None
     measure: list[str]
     measured_client: int
     checkpoint_every: int
@@ -189,6 +195,11 @@ class Settings:
             leaks.append(
                 "model.init=near_optimum: the initial model is made of the exact optimum of the private data"
             )
+        if self.lr == "1/L":
+            leaks.append(
+                "lr=1/L: the learning rate follows from the smoothness of the clients' losses on their"
+                " records, without noise"
+            )
         leaks += _of_the_data(self.dataset)
         if self.privacy.accountant == "paper":
             leaks.append("privacy.accountant=paper: dpscaffold's own accountant credits what does not hold")
@@ -197,6 +208,15 @@ class Settings:
     @property
     def seeds(self) -> range:
         return range(self.seed, self.seed + self.repeats)
+
+    def evaluated(self, done: int, rounds: int) -> bool:
+        """Whether the model is evaluated after the first `done` of so many rounds."""
+        return done % self.eval_every == 0 or done > rounds - self.eval_last
+
+    @property
+    def whole_train_loss(self) -> bool:
+        """Whether train_loss is the objective: every training record is scored."""
+        return self.evaluate == "all" and self.train_subset is None
 
     @property
     def run_id(self) -> str:

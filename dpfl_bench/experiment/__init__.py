@@ -7,7 +7,9 @@
 | build_player.py | the round player of a seed |
 | engine.py | backend, chunk of clients, number of workers |
 | train.py, resume.py | the loop over rounds; checkpoints |
-| measure.py, exact_optimum.py | what an evaluated round measures; the exact optimum |
+| scored.py | which records are scored |
+| measure.py, measured.py | what an evaluated round measures, always and on demand |
+| exact_optimum.py, theory_of_run.py | the exact optimum; what the theorems say of the data |
 | report.py, privacy_record.py | result.json and privacy.json |
 | plan.py | what a run would spend, without running it |
 """

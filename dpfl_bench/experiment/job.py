@@ -4,7 +4,7 @@ noise, then the data.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -18,7 +18,7 @@ from dpfl_bench.budget.budget import Budget
 from dpfl_bench.budget.schedules import drawn_schedules
 from dpfl_bench.checks.errors import ConfigError
 from dpfl_bench.config.settings import Settings
-from dpfl_bench.experiment import engine
+from dpfl_bench.experiment import engine, scored
 from dpfl_bench.experiment.exact_optimum import Reference, solve_reference
 from dpfl_bench.federation.holders import Holders
 from dpfl_bench.federation.schedule import Schedule
@@ -38,6 +38,11 @@ class Job:
     reference: Reference | None
     algorithm: Algorithm
 
+    @property
+    def lr(self) -> float:
+        """Of the first round."""
+        return self.schedules[0].lr
+
 
 def prepare(settings: Settings) -> Job:
     """Check the model and calibrate the noise before any data load, then load.
@@ -53,6 +58,7 @@ def prepare(settings: Settings) -> Job:
         _check_before_the_data(settings, drawn)
     budget = None if at_records else _calibrated(Budget.of(settings, drawn))
     data = load_data(settings)
+    scored.choose(settings, data)
     if budget is None:
         budget = _calibrated(Budget.of(settings, drawn, data.holders))
     problem = build_problem(settings, list(data.records.train_x.shape[1:]), data.records.classes)
@@ -60,7 +66,20 @@ def prepare(settings: Settings) -> Job:
     engine.check_memories(settings, problem, data.federation, algorithm.remembers)
     device.for_small_tensors(data.federation.features.device)
     reference = solve_reference(settings, problem, data.federation)
-    return Job(settings, list(budget.schedules), budget, problem, data, reference, algorithm)
+    schedules = [_with_lr(schedule, settings, reference) for schedule in budget.schedules]
+    return Job(settings, schedules, budget, problem, data, reference, algorithm)
+
+
+def _with_lr(schedule: Schedule, settings: Settings, reference: Reference | None) -> Schedule:
+    """lr=1/L as a number: L is that of the client whose loss is least smooth."""
+    if settings.lr != "1/L":
+        return schedule
+    if reference is None or not reference.L > 0:
+        raise ConfigError(
+            "lr=1/L: expected a problem whose smoothness L can be computed (a linear model of moderate size"
+            f" on a CPU), got model={settings.model['name']}; say lr as a number"
+        )
+    return replace(schedule, lr=1 / reference.L)
 
 
 def _check_parameters(settings: Settings) -> None:

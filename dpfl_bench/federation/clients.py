@@ -55,7 +55,20 @@ class Federation:
         )
         weights = np.repeat(1 / (len(parts) * self.sizes), self.sizes)
         self.record_weights = torch.from_numpy(weights).to(device_formats.wide(device)).to(device)
+        self.scored: Tensor | None = None  # rows of the training records that are scored; None: all
         self._full_batch: tuple[bytes, Batch] | None = None
+
+    def score_only(self, rows: np.ndarray) -> None:
+        """From now on the training loss is that of these records."""
+        self.scored = torch.from_numpy(np.sort(rows)).to(self.features.device)
+
+    @property
+    def scored_weights(self) -> Tensor:
+        """Of the training records that are scored, in the training loss; they sum to 1."""
+        if self.scored is None:
+            return self.record_weights
+        weights = self.record_weights[self.scored]
+        return weights / weights.sum()
 
     def _store(self, x: np.ndarray, y: np.ndarray, device: torch.device) -> tuple[Tensor, Tensor]:
         features, targets = (

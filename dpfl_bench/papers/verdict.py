@@ -10,7 +10,7 @@ from typing import Any
 from dpfl_bench.papers import budgets, claims, figures, printed, tables
 from dpfl_bench.papers.artefact import Artefact, Claim
 from dpfl_bench.papers.evidence import UNDECIDED, UNTESTED, Outcome
-from dpfl_bench.papers.gather import Evidence, Gathered
+from dpfl_bench.papers.gather import Evidence
 from dpfl_bench.papers.overview import FILE
 from dpfl_bench.papers.printed import Match
 from dpfl_bench.results.escape import plain
@@ -101,16 +101,10 @@ def _outcome(claim: Claim, evidence: Evidence, reduced: str) -> Outcome:
     lacks = "; ".join(dict.fromkeys(each.lacks for each in chosen if each.lacks))
     if not sources and lacks:
         return Outcome(UNTESTED, lacks)
-    if unfinished := _unfinished(chosen):
-        return Outcome(UNDECIDED, unfinished)
+    if unfinished := sum(each.unfinished for each in chosen):
+        return Outcome(UNDECIDED, f"{unfinished} runs are not finished")
     outcome = claims.test(claim, sources)
     return Outcome(outcome.verdict, f"{outcome.evidence}; left out: {lacks}") if lacks else outcome
-
-
-def _unfinished(chosen: Sequence[Gathered]) -> str:
-    """Runs that could be there and are not."""
-    missing = sum(len(each.points) - len(each.sources) for each in chosen if each.sweep.does == "run")
-    return f"{missing} runs are not finished" if missing else ""
 
 
 def _origin(sources: Sequence[Source]) -> dict[str, list[str]]:

@@ -30,11 +30,20 @@ MEANING = "test error (1 - {metric})"
 
 
 def curve(metrics: Path, result: dict[str, Any], target: Path) -> None:
-    """curve.png: test error and training loss over rounds, mean and range over seeds."""
+    """curve.png: test error and training loss over rounds, mean and range over seeds. Without a
+    test set: the loss above the optimum, where that is known, else the updates' norm.
+    """
     rows = np.genfromtxt(metrics, delimiter=",", names=True, ndmin=1)
     figure = _figure(9.5, 3.6)
     left, right = figure.subplots(1, 2)
-    _over_rounds(left, rows, "test_error", MEANING.format(metric=result["metric"]))
+    labels = {
+        "test_error": MEANING.format(metric=result["metric"]),
+        "suboptimality": "training loss above the optimum",
+        "update_norm": "norm of the updates",
+    }
+    known = [column for column in labels if not np.isnan(rows[column]).all()]
+    column = known[0] if known else "test_error"
+    _over_rounds(left, rows, column, labels[column])
     _over_rounds(right, rows, "train_loss", "training loss")
     losses = rows["train_loss"][~np.isnan(rows["train_loss"])]
     if len(losses) and losses.min() > 0 and losses.max() > 10 * losses.min():

@@ -17,26 +17,37 @@ def summary(result: Mapping[str, Any]) -> str:
     )
     if result["status"] == "diverged":
         return f"{where}: {_divergence(result['diverged'])}; lower lr"
-    spread = (
-        f" ± {result['test_error_std']:.4f} over {len(result['seeds'])} seeds"
-        if len(result["seeds"]) > 1
-        else ""
-    )
-    return f"{where}: test error {result['test_error_mean']:.4f}{spread}"
+    return f"{where}: {_end(result)}"
+
+
+def _end(result: Mapping[str, Any]) -> str:
+    """How good the last model is: its test error; where nobody knows that, its training loss."""
+    tested = _known(result.get("test_error_mean"))
+    by, name = ("test_error", "test error") if tested else ("train_loss", "training loss")
+    many = len(result["seeds"]) > 1
+    spread = f" ± {result[f'{by}_std']:.4f} over {len(result['seeds'])} seeds" if many else ""
+    text = f"{name} {result[f'{by}_mean']:.4f}{spread}"
+    above = result.get("suboptimality_mean")
+    return text if tested or not _known(above) else f"{text}, {above:.4g} above the optimum"
+
+
+def _known(value: float | None) -> bool:
+    return value is not None and not math.isnan(value)
 
 
 def _budget(result: Mapping[str, Any]) -> str:
     guarantee = Guarantee.read(result)
     if guarantee.eps == math.inf:
         return "no privacy"
-    return f"eps {guarantee.eps:.4g}{together(result)} ({_noise(guarantee)})"
+    return f"{guarantee.said}{together(result)} ({_noise(guarantee)})"
 
 
 def together(result: Mapping[str, Any]) -> str:
     """What the models of all repeats spend together. Nothing for one repeat, and for a run that
     ended early: it did not play all seeds.
     """
-    eps = Guarantee.read(result).eps_all_repeats
+    guarantee = Guarantee.read(result)
+    eps = guarantee.eps_all_repeats if guarantee.accountant != "paper" else None
     models = 0 if result.get("status") == "diverged" else len(result.get("seeds") or [])
     return f" each, {eps:.3g} all {models} together" if models > 1 and eps is not None else ""
 
@@ -61,4 +72,6 @@ def _noise(guarantee: Guarantee) -> str:
     noise = guarantee.mechanism if z is None else f"noise multiplier {z:.4g}"
     if guarantee.accountant == "paper":
         noise = f"{noise}; by the paper's own accountant, no guarantee"
+    elif guarantee.nominal_how:
+        noise = f"{noise}; nominal: {guarantee.nominal_how}, no guarantee"
     return f"{noise}" if guarantee.fully_accounted else f"{noise}; not fully accounted"

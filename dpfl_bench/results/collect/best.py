@@ -27,6 +27,10 @@ IN_OTHER_COLUMNS = {
         "seed",
         "repeats",
         "eval_every",
+        "eval_last",
+        "evaluate",
+        "measure",
+        "measured_client",
     ),
     *PROBLEM,
     *(

@@ -13,10 +13,10 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from dpfl_bench.budget.guarantee import Guarantee
 from dpfl_bench.checks.errors import ConfigError
 from dpfl_bench.config.identity import GROUPS
 from dpfl_bench.results.collect.columns import flat, value_of
+from dpfl_bench.results.collect.measures import Last, at_end
 from dpfl_bench.results.folder import RunFolder
 from dpfl_bench.results.select.expressions import Expression
 from dpfl_bench.results.select.intervals import Key
@@ -102,12 +102,6 @@ class Run:
         return bool(self.result["status"] == "diverged")
 
     @cached_property
-    def guarantee(self) -> Guarantee | None:
-        """Of privacy.json; None without privacy."""
-        told = RunFolder(self.path).read("privacy.json") or {}
-        return Guarantee.read({**self.result, **told}) if told.get("private") else None
-
-    @cached_property
     def leaks(self) -> tuple[str, ...]:
         """What of the data goes into training outside every accountant."""
         told = RunFolder(self.path).read("privacy.json") or {}
@@ -125,12 +119,18 @@ class Run:
         return self.result.get(name) if value is None else value
 
     def by_seed(self, quantity: Expression, last: int | str) -> dict[Key, float]:
-        seeds, _, values = self.over_rounds(quantity)
+        seeds, rounds, values = self.over_rounds(quantity)
+        window = Last.parse(last)
         ends: dict[Key, float] = {}
         for seed in self.result["seeds"]:
-            known = values[seeds == seed]
-            whole = len(known) and not self.diverged
-            ends[self.split, seed] = float(known[-_window(last, len(known)) :].mean()) if whole else math.nan
+            known = dict(zip(rounds[seeds == seed].astype(int).tolist(), values[seeds == seed], strict=True))
+            if self.diverged:
+                ends[self.split, seed] = math.nan
+                continue
+            counted = [known[number] for number in at_end(known, window, self.path.name)]
+            if any(map(math.isnan, counted)):
+                raise ConfigError(f"{quantity.text}: run {self.path} left it blank at its end")
+            ends[self.split, seed] = math.fsum(counted) / len(counted)
         return ends
 
     def over_rounds(
@@ -155,13 +155,6 @@ class Run:
                 f" columns are {', '.join(rows.dtype.names or ())}"
             )
         return np.full(rows["seed"].shape, as_number(value, name))
-
-
-def _window(last: int | str, rounds: int) -> int:
-    """How many of the evaluated rounds count: so many, or so large a share, one at least."""
-    if isinstance(last, int):
-        return last
-    return max(1, round(float(last.removesuffix("%")) / 100 * rounds))
 
 
 def of_settings(settings: Mapping[str, Any], name: str) -> Any:
