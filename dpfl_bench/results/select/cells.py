@@ -83,7 +83,9 @@ def cells(sources: Iterable[Source], question: Question) -> list[Cell]:
 def is_where(source: Source, where: Mapping[str, Any]) -> bool:
     """Rounds are chosen later."""
     fields = [(name, value) for name, value in where.items() if name not in OVER_ROUNDS]
-    return all(source.field(name) in (value if isinstance(value, list) else [value]) for name, value in fields)
+    return all(
+        source.field(name) in (value if isinstance(value, list) else [value]) for name, value in fields
+    )
 
 
 def _cell(members: Sequence[Source], question: Question, fields: Sequence[str]) -> Cell:
