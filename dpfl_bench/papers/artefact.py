@@ -9,8 +9,9 @@ from typing import Any, Literal
 
 from dpfl_bench.checks.errors import ConfigError
 from dpfl_bench.config.records import record
-from dpfl_bench.papers import vocabulary
 from dpfl_bench.results.select.cells import Question
+from dpfl_bench.results.verdicts import kinds
+from dpfl_bench.results.verdicts.claim import Claimed
 
 SCALES = ("smoke", "cpu", "full")
 READINGS = ("paper", "exact")
@@ -101,6 +102,10 @@ class Claim(Selection):
     )  # how many of the groups have to hold, or most; none: every one
     terms: dict[str, Any] = field(default_factory=dict, metadata={"rest": True})  # the kind's own keys
 
+    @property
+    def claimed(self) -> Claimed:
+        return Claimed(self.kind, self.question(self.y), self.terms, self.each, self.at_least)
+
 
 @dataclass(frozen=True)
 class Artefact:
@@ -156,7 +161,7 @@ def load(file: Path) -> Artefact:
         given = {"paper": file.parent.name, "name": file.stem, "file": file, "line": next(comments, "")}
         artefact: Artefact = record("", {**content, **given}, Artefact)
         for number, claim in enumerate(artefact.claims, start=1):
-            vocabulary.check(claim.kind, claim.terms, f"claims: {claim.id or number}")
+            kinds.check(claim.kind, claim.terms, f"claims: {claim.id or number}")
         _check_names(artefact)
     except (ConfigError, yaml.YAMLError, TypeError) as error:
         raise ConfigError(f"{file}: {' '.join(str(error).split())}") from None
