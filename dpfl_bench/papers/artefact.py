@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path
@@ -9,7 +10,8 @@ from typing import Any, Literal
 
 from dpfl_bench.checks.errors import ConfigError
 from dpfl_bench.config.records import record
-from dpfl_bench.results.select.cells import Question
+from dpfl_bench.results.select.cells import BEST, Better, Question
+from dpfl_bench.results.select.expressions import parse
 from dpfl_bench.results.verdicts import kinds
 from dpfl_bench.results.verdicts.claim import Claimed
 
@@ -30,10 +32,21 @@ class Selection:
     by: str | None = None
 
     def question(self, y: str, *names: str) -> Question:
-        better = self.better or ("most" if (self.by or y).endswith("_metric") else "least")
-        return Question(
-            y, names, self.where, self.last, better, tuple(self.best_over), self.by, tuple(self.spread)
-        )
+        """`better` is of y; where y is `best FIELD`, of `by`."""
+        is_best = y.startswith(BEST)
+        by_better = (self.better if is_best else None) or (_direction(self.by) if self.by else None)
+        better = self.better or ("least" if is_best else _direction(y))
+        tuned, spread = tuple(self.best_over), tuple(self.spread)
+        return Question(y, names, self.where, self.last, better, tuned, self.by, spread, by_better)
+
+
+def _direction(quantity: str) -> Better:
+    """Of a score more is better, of everything else less."""
+    if not any(name.endswith("_metric") for name in parse(quantity).names):
+        return "least"
+    if re.fullmatch(r"\s*([\d.]+\s*\*)?\s*[\w.]+_metric\s*([*/]\s*[\d.]+)?\s*", quantity):
+        return "most"
+    raise ConfigError(f"{quantity}: arithmetic with a score: expected better: least or most beside it")
 
 
 @dataclass(frozen=True)
