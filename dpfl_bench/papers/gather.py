@@ -45,6 +45,11 @@ class Gathered:
     sources: list[Source] = field(default_factory=list)
     lacks: str = ""  # why some or all of it is not there
 
+    @property
+    def unfinished(self) -> int:
+        """Runs that could be there and are not."""
+        return len(self.points) - len(self.sources) if self.sweep.does == "run" else 0
+
 
 @dataclass
 class Evidence:
@@ -112,9 +117,9 @@ class Evidence:
         """What is finished of the sweeps of that depth."""
         for each in self.at_depth(depth):
             if each.sweep.does == "run":
-                each.sources, unfinished = _finished(each)
-                if unfinished:
-                    each.lacks = f"{unfinished} of {len(each.points)} runs are not finished"
+                each.sources = _finished(each)
+                if each.unfinished:
+                    each.lacks = f"{each.unfinished} of {len(each.points)} runs are not finished"
             else:
                 each.sources = [fact for job in each.jobs if (fact := self._fact(each, job))]
 
@@ -130,14 +135,14 @@ class Evidence:
         return _facts(each.sweep, composed)
 
 
-def _finished(each: Gathered) -> tuple[list[Source], int]:
+def _finished(each: Gathered) -> list[Source]:
     sources: list[Source] = []
     for point in each.points:
         folder = RunFolder(point.folder, point.run_id)
         result = folder.finished
         if result is not None:
             sources.append(Run(each.sweep.name, folder.path, result))
-    return sources, len(each.points) - len(sources)
+    return sources
 
 
 def _facts(sweep: Sweep, composed: Composed) -> Facts:
