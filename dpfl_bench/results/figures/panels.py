@@ -104,6 +104,8 @@ def draw(marks: Sequence[Mark], look: Look) -> Figure:
         for (row, column), (down, across) in grid.panels.items():
             members = [mark for mark in marks if (mark.row, mark.column) == (row, column)]
             _panel(panels[down][across], members, look, styles, (row, column), width / grid.across)
+        for (row, column), (down, across) in grid.panels.items():  # once all of it is drawn
+            _scale_y(panels[down][across], _sharing_y(marks, look, row, column), look)
         _names(panels, grid, look)
         frame = Frame(figure, (0.3 + min(2.5, max(1.0, 0.66 * width / grid.across))) * grid.down)
         frame.title(look.title)
@@ -163,17 +165,27 @@ def _panel(
         if here and (rule.line not in styles or any(mark.line == rule.line for mark in marks)):
             colour = styles[rule.line].colour if rule.line in styles else GREY
             axes.axvline(rule.x, color=colour, linestyle=":", linewidth=1.2, zorder=1.5)
-    _scales(axes, marks, look, inches)
+    _scale_x(axes, marks, look, inches)
 
 
-def _scales(axes: Axes, marks: Sequence[Mark], look: Look, inches: float) -> None:
+def _scale_x(axes: Axes, marks: Sequence[Mark], look: Look, inches: float) -> None:
     x = [mark.x for mark in marks if math.isfinite(mark.x)]
-    ends = [edge for mark in marks for edge in (mark.y, mark.low, mark.high) if edge is not None]
     scale_x(axes, x, look.x_log, max(0.6, inches - 0.45))
     if look.x_ticks is not None:
         axes.set_xticks(list(look.x_ticks), [plain(label) for label in look.x_ticks.values()])
         for tick in axes.get_xticklabels():
             tick.set_parse_math(False)
+
+
+def _sharing_y(marks: Sequence[Mark], look: Look, row: str, column: str) -> list[Mark]:
+    """The marks on the y axis of one panel."""
+    rows, columns = look.share_y in ("all", "col"), look.share_y in ("all", "row")
+    return [mark for mark in marks if (rows or mark.row == row) and (columns or mark.column == column)]
+
+
+def _scale_y(axes: Axes, marks: Sequence[Mark], look: Look) -> None:
+    """marks: of all panels that share the axis."""
+    ends = [edge for mark in marks for edge in (mark.y, mark.low, mark.high) if edge is not None]
     scale_y(axes, [edge for edge in ends if math.isfinite(edge)], look.y_log)
     if look.y_log and look.y_from is None:
         shown = [mark.y for mark in marks if math.isfinite(mark.y) and mark.y > 0]
