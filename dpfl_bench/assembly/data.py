@@ -61,13 +61,26 @@ class Data:
         return content.hexdigest()
 
     def partition_csv(self) -> str:
-        """A line for each client: its records and, in classification, how many of each label."""
+        """A line for each client: its records, its own test records where it has some, and, in
+        classification, how many of each label.
+        """
         classes = range(self.records.classes if self.records.task == "classify" else 0)
-        lines = [",".join(["client", "records", *(f"label_{k}" for k in classes)])]
+        own = self.test_sizes
+        lines = [",".join(["client", "records", "test_records", *(f"label_{k}" for k in classes)])]
         for client, part in enumerate(self.parts):
             counts = [int((self.records.train_y[part] == k).sum()) for k in classes]
-            lines.append(",".join(map(str, [client, len(part), *counts])))
+            tests = "" if own is None else own[client]
+            lines.append(",".join(map(str, [client, len(part), tests, *counts])))
         return "\n".join(lines) + "\n"
+
+    @property
+    def test_sizes(self) -> list[int] | None:
+        """How many test records are each client's own; None where all share one test set."""
+        owners = self.federation.test_owners
+        if owners is None:
+            return None
+        known = owners[owners >= 0].cpu().numpy()
+        return [int(count) for count in np.bincount(known, minlength=len(self.parts))]
 
 
 def load_data(settings: Settings) -> Data:
@@ -84,7 +97,8 @@ def load_data(settings: Settings) -> Data:
     lot_size.check(settings.batch_size, holders.smallest)
     lots = LotRule(settings.batch_size, settings.sample_rate)
     where, numbers = device.choose(settings.device), device.dtype(settings.dtype)
-    dealt, indices = digest(parts), Indices.of(len(raw.train_y), records.split_off, parts)
+    indices = Indices.of(len(raw.train_y), records.split_off, parts, records.taken)
+    dealt = digest(indices.parts)
     records, parts = arranged(records, parts)
     return Data(
         Federation(records, parts, lots, where, numbers), records, parts, holders, dealt, loaded, indices

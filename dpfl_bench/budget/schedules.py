@@ -1,6 +1,12 @@
-"""The schedules of a run, one for each seed, drawn before anything else."""
+"""The schedules of a run, one for each seed, drawn before anything else.
+
+With lr=1/L the learning rate is the one thing that is not known then. It is NaN here, and a run
+sets it once the data are loaded (`experiment/job.py`). No budget depends on it.
+"""
 
 from __future__ import annotations
+
+import math
 
 from dpfl_bench.budget import refusals
 from dpfl_bench.config.settings import Settings
@@ -21,7 +27,7 @@ def _schedule(settings: Settings, seed: int) -> Schedule:
         sampling=settings.sampling,
         steps=_steps(settings, seed),
         p=1 / settings.local_steps,
-        lr=settings.lr,
+        lr=math.nan if settings.lr == "1/L" else settings.lr,
         lr_decay=settings.lr_decay,
     )
 

@@ -1,4 +1,7 @@
-"""What theory expects of a budget: Theorem 1 and Corollary 1 of `balancing`, without data."""
+"""What theory expects of a budget: Theorem 1 and Corollary 1 of `balancing`, without data.
+
+`T_star` counts local steps in all, as the paper's T does; `rounds_star` = p* T_star counts rounds.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,7 @@ from dpfl_bench.config.settings import Settings
 from dpfl_bench.problems import linear, theory
 
 FACTORS = (0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)  # of T*, for the table of B(T)
+MEASURED = "measured on the data, without noise"
 _COVERS = (
     "ScaffNew with every client, full gradients and no clipping; L is of the pooled data unless theory.L says"
     " otherwise"
@@ -38,7 +42,7 @@ def expected(budget: Budget) -> dict[str, Any] | None:
             " it out"
         )
     row_norm = math.hypot(dataset["max_row_norm"], bias) if dataset["max_row_norm"] else None
-    p, v = theory.p_star(mu, L), _client_v(budget)
+    p, v = theory.p_star(mu, L), client_v(budget)
     psi0, source = _psi0(settings, mu, L, row_norm)
     return {
         "mu": mu,
@@ -80,7 +84,7 @@ def _psi0(settings: Settings, mu: float, L: float, row_norm: float | None) -> tu
     """(the potential at the start, where it is from)."""
     psi0, classes = settings.theory.psi0, settings.dataset["classes"]
     if psi0 is not None or row_norm is None:
-        return psi0, "theory.psi0"
+        return psi0, MEASURED if settings.theory.measured else "theory.psi0"
     p = theory.p_star(mu, L)
     return theory.prior_psi0(mu, L, p, settings.clients, classes, row_norm), "a-priori bound"
 
@@ -90,17 +94,18 @@ def _over_steps(
 ) -> dict[str, Any]:
     """T* and the bound B(T) around it; nothing of both where psi0 is not known."""
     if psi0 is None:
-        return {"T_star": None, "bound": []}
+        return {"T_star": None, "rounds_star": None, "bound": [], "bound_here": None}
     clip = settings.privacy.fixed_clip
     assert clip is not None
     of_run = (psi0, settings.eps, settings.delta, mu, L, v, clip, settings.clients, dimension(settings))
     best = theory.optimal_steps(*of_run)
     steps = sorted({max(1, round(best * factor)) for factor in FACTORS} | {settings.total_steps})
     bounds = [{"T": t, "bound": theory.bound(t, *of_run)} for t in steps]
-    return {"T_star": best, "rounds_star": p * best, "bound": bounds}
+    here = theory.bound(settings.total_steps, *of_run)
+    return {"T_star": best, "rounds_star": p * best, "bound": bounds, "bound_here": here}
 
 
-def _client_v(budget: Budget) -> float:
+def client_v(budget: Budget) -> float:
     """v of the noise that one client adds, its own or its share of the sum's: the theorem speaks of
     that noise.
     """

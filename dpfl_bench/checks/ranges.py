@@ -31,6 +31,7 @@ TEST_FRACTION = Range(lambda v: 0 <= v < 1, "0 <= test_fraction < 1")
 FRACTION = Range(lambda v: 0 < v <= 1, "0 < fraction <= 1 (1 keeps every record)")
 ALPHA = Range(lambda v: 0 < v < math.inf, "a finite alpha > 0 (use partition=iid for equal clients)")
 OVERLAP = Range(lambda v: 0 < v <= 100, "0 < percent <= 100")
+SPREAD = Range(lambda v: 0 <= v <= 2, "0 <= spread <= 2 (0: equal clients)")
 SIMILARITY = Range(lambda v: 0 <= v <= 100, "0 <= percent <= 100")
 HIDDEN = Range(
     lambda v: all(type(n) is int and n >= 1 for n in v), "whole numbers >= 1 ([] for no hidden layer)"

@@ -117,7 +117,7 @@ def _show(words: list[str]) -> int:
         loaded = load_data(chosen)
     ways = {key: value for key, value in chosen.partition.items() if key not in DESCRIBING}
     files = {"hash": loaded.partition_hash, "picture": str(picture), "table": str(table)}
-    shown = show.summary(loaded.records, loaded.parts, {**names, "ways": ways, **files})
+    shown = show.summary(loaded.records, loaded.parts, loaded.test_sizes, {**names, "ways": ways, **files})
     show.save(table, loaded.partition_csv())
     plots.partition(table, picture, show.title(shown))
     arguments.answer(shown, flags.json, show.text)

@@ -9,7 +9,7 @@ EXAMPLES = ("list", "list -cd DIR --json", "list papers")
 
 def command(words: list[str]) -> int:
     does = "Algorithms, data sets, models, partitions, privacy models and experiments, a line for each."
-    parser = arguments.parser("list", does, EXAMPLES, "docs/settings.md, docs/papers.md")
+    parser = arguments.parser("list", does, EXAMPLES, "docs/settings.md, docs/artefacts.md")
     papers = "the tables and figures of papers, their cost, and what came of them"
     parser.add_argument("what", nargs="?", choices=["papers"], help=papers)
     parser.add_argument("outputs", nargs="?", default="outputs", help="of list papers: where they were made")

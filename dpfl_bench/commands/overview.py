@@ -26,11 +26,14 @@ usage: dpfl-bench VERB [key=value ...] [group=choice ...]     dpfl-bench VERB --
               dpfl-bench status [outputs] [--json]
   collect   run folders -> results.csv, the optimal-(E,T) table, U-curves
               dpfl-bench collect outputs/runs [--to DIR] [--by test_loss] [--tuning-eps] [--json]
+  reproduce the tables and figures of papers: the missing runs, the picture, which claims hold
+              dpfl-bench reproduce normalized/fig2 scale=cpu [reading=exact] [--dry-run] [--plot-only]
   data      which data sets are on this machine; get and check their files; who gets what
               dpfl-bench data list [--json]
               dpfl-bench data fetch|verify mnist [dataset.root=DIR]
               dpfl-bench data show dataset=mnist partition=dirichlet clients=20
   list      algorithms, data sets, models, partitions, privacy models, experiments   [--json]
+              dpfl-bench list papers
   version   of dpfl-bench; --verbose: of every optional part, too
 
 -cd DIR adds a folder with your own algo/, dataset/, model/ ... YAML files; -cn NAME takes another

@@ -39,6 +39,10 @@ def text(planned: dict[str, Any]) -> str:
         f"{planned['algo']} on {planned['dataset']}: {planned['rounds']} rounds of {planned['local_steps']}"
         " local steps"
     ]
+    if planned["lr"] is None:
+        lines[0] += (
+            "\n  lr         1/L of the worst client, which needs the data (theory.measured=true loads them)"
+        )
     if planned["eps"] == math.inf:
         return lines[0] + ", no privacy\n"
     lines += [
@@ -135,8 +139,8 @@ def _theory_lines(expected: dict[str, Any] | None) -> list[str]:
     lines.append(f"             covers {expected['covers']}")
     none = " (the budget buys nothing)" if expected["T_star"] == 0 else ""
     lines.append(
-        f"             T* {expected['T_star']:.6g}{none}, {expected['rounds_star']:.4g} rounds; psi_0"
-        f" {expected['psi0']:.4g} ({expected['psi0_from']})"
+        f"             T* {expected['T_star']:.6g} local steps{none}, {expected['rounds_star']:.4g} rounds;"
+        f" psi_0 {expected['psi0']:.4g} ({expected['psi0_from']})"
     )
     return [
         *lines,

@@ -17,7 +17,7 @@ KEYS = {"scale": "scale", "reading": "reading", "outputs": "outputs", "figure.wi
 
 def command(words: list[str]) -> int:
     does = "Runs what is missing of a paper's artefact, draws it, and says which claims hold."
-    parser = arguments.parser("reproduce", does, EXAMPLES, "docs/papers.md")
+    parser = arguments.parser("reproduce", does, EXAMPLES, "docs/artefacts.md")
     add = parser.add_argument
     add("which", metavar="all|PAPER|PAPER/ARTEFACT", help="dpfl-bench list papers has them")
     more = (

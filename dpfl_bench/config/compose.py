@@ -37,7 +37,14 @@ def composed(
     """Compose one job. config_dir is searched first, so it can add algorithms, data sets or
     experiments.
     """
-    return Composer(config_dir, config_name).job(overrides)
+    ours_alone = config_dir is None and not any("hydra.searchpath" in override for override in overrides)
+    return (_ours(config_name) if ours_alone else Composer(config_dir, config_name)).job(overrides)
+
+
+@lru_cache(maxsize=4)
+def _ours(config_name: str) -> Composer:
+    """The package's own files do not change while it runs. A user's may, between two jobs."""
+    return Composer(None, config_name)
 
 
 @lru_cache(maxsize=1)

@@ -4,13 +4,16 @@ hydra takes a while, so only functions do.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import pickle
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from dpfl_bench.checks.errors import ConfigError
 from dpfl_bench.config import catalogue
+
+PACKAGED: dict[str, bytes] = {}  # files of packages: a process reads them once, as it does modules
 
 
 def loader(config_dir: str | None) -> Any:
@@ -34,13 +37,35 @@ def loader(config_dir: str | None) -> Any:
     version.setbase("1.3")
     GlobalHydra.instance().clear()
     try:
-        hydras = Hydra.create_main_hydra2("dpfl-bench", path).config_loader
+        hydras: Any = Hydra.create_main_hydra2("dpfl-bench", path).config_loader
     finally:
         GlobalHydra.instance().clear()
+    users: dict[str, bytes] = {}  # files, which may have changed when the next loader is made
+    for source in hydras.repository.get_sources():
+        if source.scheme() in ("pkg", "file"):
+            source.load_config = _reading_once(source, PACKAGED if source.scheme() == "pkg" else users)
     plugins = ConfigStore.instance().repo.get("hydra", {}).get("launcher", {})
     for name in catalogue.launchers(config_dir):  # Hydra would mix the keys of its plugin of that name in
         plugins.pop(f"{name}.yaml", None)
     return hydras
+
+
+def _reading_once(source: Any, kept: dict[str, bytes]) -> Callable[[str], Any]:
+    """Its `load_config`, which reads a file once: reading is a third of composing.
+
+    Hydra alters what it has read, so each time gets a copy. It is pickled, for that is quicker to
+    copy.
+    """
+    read: Callable[[str], Any] = source.load_config
+    place = source.full_path()
+
+    def load(config_path: str) -> Any:
+        name = f"{place}/{config_path}"
+        if name not in kept:
+            kept[name] = pickle.dumps(read(config_path))
+        return pickle.loads(kept[name])
+
+    return load
 
 
 @contextmanager

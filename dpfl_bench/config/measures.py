@@ -19,6 +19,8 @@ COLUMNS: dict[str, tuple[str, ...]] = {
     "dissimilarity": ("dissimilarity", "log_dissimilarity"),  # of the clients' gradients
 }
 
+DIRECTIONS = 16  # of iterates.csv
+
 
 def check(names: Any) -> list[str]:
     """The names in their order of COLUMNS, each once. Raises ConfigError for any other."""

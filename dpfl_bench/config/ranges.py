@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from dpfl_bench.checks.ranges import COUNT, FACTOR, LARGEST_CLIP, LEAST_CLIP, NOT_NEGATIVE, POSITIVE, Range
 from dpfl_bench.machine.device import is_name
 from dpfl_bench.privacy.accountants import table
@@ -14,7 +16,7 @@ SETTINGS = {
     "batch_size": COUNT,
     "sample_rate": Range(lambda v: 0 < v <= 1, "0 < sample_rate <= 1"),
     "records": COUNT,
-    "lr": POSITIVE,
+    "lr": Range(lambda v: v == "1/L" or 0 < v < math.inf, "a number > 0, or 1/L"),
     "lr_decay": Range(lambda v: 0 < v <= 1, "0 < lr_decay <= 1"),
     "local_momentum": FACTOR,
     "weight_decay": NOT_NEGATIVE,

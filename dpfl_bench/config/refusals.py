@@ -16,12 +16,15 @@ from dpfl_bench.config.settings import Settings
 from dpfl_bench.config.targets import naive, remembers, uses_norms, warm_rounds
 from dpfl_bench.federation import lot_size
 
+LINEAR = "dpfl_bench.problems.linear."
+
 
 def check(settings: Settings) -> None:
     """Raise ConfigError for the first combination that is undefined or that no accountant
     covers.
     """
     _check_backend(settings)
+    _check_lr(settings)
     measures.check_scored(settings)
     _check_lots(settings)
     _check_memory(settings)
@@ -53,6 +56,18 @@ def _check_backend(settings: Settings) -> None:
         raise ConfigError(
             "engine.backend=opacus: expected privacy.unit=record, where single records' gradients are"
             f" clipped, got {settings.privacy.unit}; use auto"
+        )
+
+
+def _check_lr(settings: Settings) -> None:
+    """1/L is known for linear models alone, of our own; a user's own model is seen when it is
+    built.
+    """
+    target = str(settings.model["_target_"])
+    if settings.lr == "1/L" and target.startswith("dpfl_bench.") and not target.startswith(LINEAR):
+        raise ConfigError(
+            "lr=1/L: expected a linear model (model=logreg or model=linreg), whose smoothness L is known,"
+            f" got model={settings.model['name']}; say lr as a number"
         )
 
 

@@ -38,9 +38,8 @@ def sample_rate(config: Mapping[str, Any], reference: Mapping[str, Any]) -> floa
             f"expected_lot={lot}: expected to know the records of the smallest client; say records=N, or"
             " sample_rate in its place"
         )
-    smallest: int = checked("records", records, int)
-    share: float = 1 / math.ceil(max(1, smallest) / lot)
-    return share
+    steps: int = math.ceil(max(1, checked("records", records, int)) / lot)
+    return 1 / steps
 
 
 def _smallest_client(config: Mapping[str, Any]) -> int | None:

@@ -81,6 +81,7 @@ class Engine:
 class Theory:
     psi0: float | None
     L: float | None
+    measured: bool
 
 
 @dataclass(frozen=True)
@@ -101,7 +102,7 @@ class Settings:
     batch_size: int | None
     sample_rate: float | None
     records: int | None
-    lr: float
+    lr: float | Literal["1/L"]
     lr_decay: float
     local_momentum: float
     weight_decay: float
@@ -193,6 +194,11 @@ class Settings:
         if self.model.get("init") == "near_optimum":
             leaks.append(
                 "model.init=near_optimum: the initial model is made of the exact optimum of the private data"
+            )
+        if self.lr == "1/L":
+            leaks.append(
+                "lr=1/L: the learning rate follows from the smoothness of the clients' losses on their"
+                " records, without noise"
             )
         leaks += _of_the_data(self.dataset)
         if self.privacy.accountant == "paper":

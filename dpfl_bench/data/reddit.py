@@ -72,6 +72,8 @@ def load(
     classes: int,
     unknown: int,
     clients: Annotated[int | None, COUNT],
+    train_per_client: Annotated[int | None, COUNT],
+    test_per_client: Annotated[int | None, COUNT],
     fraction: Annotated[float, FRACTION],
     seed: int,
 ) -> Records:
@@ -87,7 +89,9 @@ def load(
     vocabulary: LEAF's, as JSON (vocab, size, unk_symbol, pad_symbol) or as the pickle that its
     script writes, of which nothing is run; null: ROOT/reddit/data/reddit_vocab.json or .pck. It is
     made of training posts (`Settings.leaks`). clients: the users are dealt in turn, in an order
-    drawn by `seed`, to so many owners (`balancing`: 3); null: every user is one.
+    drawn by `seed`, to so many owners (`balancing`: 3); null: every user is one. train_per_client,
+    test_per_client: so many sequences of each owner, drawn at random by `seed` (`balancing`: 28750
+    and 11807); null: all.
     """
     folder = data_root(root) / "reddit" / "data"
     words = _read(vocabulary_file(vocabulary, folder), folder)
@@ -107,7 +111,50 @@ def load(
         counted="posts",
     )
     records = leaf.read(kind, root, fraction, seed)
-    return records if clients is None else _dealt(records, clients, seed)
+    records = records if clients is None else _dealt(records, clients, seed)
+    return _counted(records, train_per_client, test_per_client, seed)
+
+
+def _counted(records: Records, train: int | None, test: int | None, seed: int) -> Records:
+    """So many records of each owner; None: all."""
+    if train is None and test is None:
+        return records
+    assert records.owners is not None
+    assert records.test_owners is not None
+    clients = int(records.owners.max()) + 1
+    rows = {
+        part: _of_each(owners, clients, count, f"dataset.{part}_per_client", generator(seed, f"{part}-count"))
+        for part, owners, count in (("train", records.owners, train), ("test", records.test_owners, test))
+    }
+    kept = [len(rows["train"]) + len(rows["test"]), len(records.train_y) + len(records.test_y)]
+    posts = records.counted[0] if records.counted else kept[1]
+    return replace(
+        records,
+        train_x=records.train_x[rows["train"]],
+        train_y=records.train_y[rows["train"]],
+        test_x=records.test_x[rows["test"]],
+        test_y=records.test_y[rows["test"]],
+        owners=records.owners[rows["train"]],
+        test_owners=records.test_owners[rows["test"]],
+        source=f"{records.source}; {kept[0]} of {kept[1]} sequences",
+        counted=(round(posts * kept[0] / kept[1]), "posts"),
+    )
+
+
+def _of_each(
+    owners: np.ndarray, clients: int, count: int | None, key: str, draw: np.random.Generator
+) -> np.ndarray:
+    """The places of `count` records of each owner, at random, in order."""
+    if count is None:
+        return np.arange(len(owners))
+    held = np.bincount(owners[owners >= 0], minlength=clients)
+    if held.min() < count:
+        raise DataError(
+            f"{key}={count}: client {held.argmin()} has {held.min()} sequences; expected at most that, or"
+            " null"
+        )
+    picks = [draw.choice(np.flatnonzero(owners == i), count, replace=False) for i in range(clients)]
+    return np.sort(np.concatenate(picks))
 
 
 def _converter(words: _Vocabulary) -> leaf.Convert:

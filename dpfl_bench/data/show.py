@@ -16,9 +16,12 @@ COLUMNS = 12  # classes that have a column of their own
 MOST = 5  # of more classes, those that a client has most of
 
 
-def summary(records: Records, parts: list[np.ndarray], chosen: Mapping[str, Any]) -> dict[str, Any]:
-    """Sizes, and each label's count where records have one label; `chosen`: the names, settings
-    (`ways`), hash and files.
+def summary(
+    records: Records, parts: list[np.ndarray], tests: list[int] | None, chosen: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Sizes, and each label's count where records have one label. tests: each client's own test
+    records; None where all clients share one test set. `chosen`: the names, settings (`ways`), hash
+    and files.
     """
     sizes = np.array([len(part) for part in parts])
     classes = records.classes if records.task == "classify" else 0
@@ -39,6 +42,10 @@ def summary(records: Records, parts: list[np.ndarray], chosen: Mapping[str, Any]
         "test": len(records.test_y),
         "sizes": {"min": int(sizes.min()), "median": float(np.median(sizes)), "max": int(sizes.max())},
         "first_sizes": sizes[:FIRST].tolist(),
+        "test_sizes": None
+        if tests is None
+        else {"min": min(tests), "median": float(np.median(tests)), "max": max(tests)},
+        "first_test_sizes": None if tests is None else tests[:FIRST],
         "classes": classes,
         "first_labels": labels,
     }
@@ -92,6 +99,13 @@ def text(shown: Mapping[str, Any]) -> str:
             f" first: {first}"
         ),
     ]
+    own = shown["test_sizes"]
+    lines.append(
+        "test records: one set for all clients"
+        if own is None
+        else f"test records of the clients' own: min {own['min']}, median {own['median']:g}, max"
+        f" {own['max']}; the first: {', '.join(map(str, shown['first_test_sizes']))}"
+    )
     if not shown["dealt"] == shown["distinct"] == shown["training"]:
         lines.append(
             f"{shown['distinct']} of the {shown['training']} training records are held by a client,"

@@ -8,7 +8,8 @@
 | engine.py | backend, chunk of clients, number of workers |
 | train.py, resume.py | the loop over rounds; checkpoints |
 | scored.py | which records are scored |
-| measure.py, exact_optimum.py | what an evaluated round measures; the exact optimum |
+| measure.py, measured.py | what an evaluated round measures, always and on demand |
+| exact_optimum.py, theory_of_run.py | the exact optimum; what the theorems say of the data |
 | report.py, privacy_record.py | result.json and privacy.json |
 | plan.py | what a run would spend, without running it |
 """

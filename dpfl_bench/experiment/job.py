@@ -4,7 +4,7 @@ noise, then the data.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -38,6 +38,11 @@ class Job:
     reference: Reference | None
     algorithm: Algorithm
 
+    @property
+    def lr(self) -> float:
+        """Of the first round."""
+        return self.schedules[0].lr
+
 
 def prepare(settings: Settings) -> Job:
     """Check the model and calibrate the noise before any data load, then load.
@@ -61,7 +66,20 @@ def prepare(settings: Settings) -> Job:
     engine.check_memories(settings, problem, data.federation, algorithm.remembers)
     device.for_small_tensors(data.federation.features.device)
     reference = solve_reference(settings, problem, data.federation)
-    return Job(settings, list(budget.schedules), budget, problem, data, reference, algorithm)
+    schedules = [_with_lr(schedule, settings, reference) for schedule in budget.schedules]
+    return Job(settings, schedules, budget, problem, data, reference, algorithm)
+
+
+def _with_lr(schedule: Schedule, settings: Settings, reference: Reference | None) -> Schedule:
+    """lr=1/L as a number: L is that of the client whose loss is least smooth."""
+    if settings.lr != "1/L":
+        return schedule
+    if reference is None or not reference.L > 0:
+        raise ConfigError(
+            "lr=1/L: expected a problem whose smoothness L can be computed (a linear model of moderate size"
+            f" on a CPU), got model={settings.model['name']}; say lr as a number"
+        )
+    return replace(schedule, lr=1 / reference.L)
 
 
 def _check_parameters(settings: Settings) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from dpfl_bench.experiment import measured
 from dpfl_bench.experiment.job import Job
 from dpfl_bench.federation.crew import GradientSums
 from dpfl_bench.federation.diagnostics import Diagnostics
@@ -50,8 +51,12 @@ def metrics_row(
         "update_norm": last.update_norm if last else NAN,
         "clipped_fraction": last.clipped_fraction if last else NAN,
         "server_step": last.server_step if last else NAN,
+        "target_step": last.target_step if last else NAN,
+        "step_estimate": last.step_estimate if last else NAN,
         "clip": last.clip if last else NAN,
         "blanked": last.blanked if last else None,
+        **_norms(last),
+        **measured.columns(job, state.output, last, scores),
         "psi": psi(job, state, schedule, done),
         "psi_bound": psi_bound(job, psi0, steps, done) if theorem_gap(job) is None else NAN,
     }
@@ -60,6 +65,11 @@ def metrics_row(
             row["suboptimality"] = scores.train_loss + _decay_term(job, state) - job.reference.f_star
         row["distance"] = (state.output.to(job.reference.x_star) - job.reference.x_star).norm().item()
     return row
+
+
+def _norms(last: Diagnostics | None) -> dict[str, float]:
+    signal, noise = last.signal_and_noise() if last else (NAN, NAN)
+    return {"signal_norm": signal, "noise_norm": noise}
 
 
 def dissimilarity(sums: Iterable[GradientSums], clients: int) -> dict[str, float]:
@@ -117,7 +127,7 @@ def theorem_gap(job: Job) -> str | None:
         return "needs Gaussian noise of one size on the messages"
     if settings.private and settings.privacy.remembered != "own_message":
         return f"needs shifts made of noisy messages, here privacy.memory={settings.privacy.remembered}"
-    if settings.lr * job.reference.L > 1 + 1e-9:  # an lr typed as 1/L counts
+    if job.lr * job.reference.L > 1 + 1e-9:  # an lr typed as 1/L counts
         return f"needs lr <= 1/L = {1 / job.reference.L:.4g}"
     return None
 
@@ -130,5 +140,5 @@ def psi_bound(job: Job, psi0: float, steps: int, done: int) -> float:
     assert star is not None
     p = 1 / settings.local_steps
     noise_std = job.budget.noise.client_ratio * (settings.privacy.fixed_clip or 0.0)
-    rho = theory.contraction(star.mu, star.L, settings.lr, p)
+    rho = theory.contraction(star.mu, star.L, job.lr, p)
     return theory.utility_bound(steps, psi0, rho, p, settings.clients, job.problem.dimension, noise_std)

@@ -1,13 +1,17 @@
-"""What a run would spend and what theory expects of it. No training, no data, no torch."""
+"""What a run would spend and what theory expects of it. No training; no data and no torch, unless
+theory.measured=true asks for L and psi_0 of the data.
+"""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from dpfl_bench.budget import theory
 from dpfl_bench.budget.budget import Budget
 from dpfl_bench.budget.guarantee import Guarantee
 from dpfl_bench.budget.schedules import drawn_schedules
+from dpfl_bench.checks.errors import ConfigError
 from dpfl_bench.config.settings import Settings
 from dpfl_bench.config.targets import only_ours
 from dpfl_bench.privacy import calibration
@@ -26,10 +30,26 @@ def plan(settings: Settings, detailed: bool = True, every: bool = False) -> dict
     detailed: with all observers, and the course of eps over the rounds. every: ask also the
     accountants that are asked by name alone. PRV is one, and its package takes seconds to import.
     """
+    if settings.theory.measured:
+        settings = _with_measured(settings)
     with only_ours(NO_CALL):
         budget = Budget.of(settings, drawn_schedules(settings))
         plan: dict[str, Any] = clean(_plan(budget, Guarantee.of(budget, every=every), detailed))
     return plan
+
+
+def _with_measured(settings: Settings) -> Settings:
+    """With theory.L and theory.psi0 of the data; where one was given, that one stays."""
+    from dpfl_bench.experiment import job, theory_of_run  # these import torch
+
+    L, psi0 = theory_of_run.measured(job.prepare(settings))
+    if L is None:
+        raise ConfigError(
+            f"theory.measured=true: expected a linear model whose optimum can be computed, got"
+            f" model={settings.model['name']}; leave it out, or say theory.L and theory.psi0"
+        )
+    given = settings.theory
+    return replace(settings, theory=replace(given, L=given.L or L, psi0=given.psi0 or psi0))
 
 
 def _plan(budget: Budget, guarantee: Guarantee, detailed: bool) -> dict[str, Any]:
@@ -48,6 +68,7 @@ def _plan(budget: Budget, guarantee: Guarantee, detailed: bool) -> dict[str, Any
         "further_releases": _further(budget),
         "rounds": budget.rounds,
         "local_steps": settings.local_steps,
+        "lr": _lr(settings),
         "total_steps": max(sum(s.steps) for s in budget.schedules),
         "max_rounds": budget.max_rounds(),
         "observers": guarantee.observers if detailed else None,
@@ -58,6 +79,15 @@ def _plan(budget: Budget, guarantee: Guarantee, detailed: bool) -> dict[str, Any
         "records_per_client": settings.records_per_client,
         "theory": theory.expected(budget),
     }
+
+
+def _lr(settings: Settings) -> float | None:
+    """lr=1/L as a number where L is said, else None: the data set's file knows L of the pooled data
+    alone, and a run takes the worst client's.
+    """
+    if settings.lr != "1/L":
+        return settings.lr
+    return 1 / settings.theory.L if settings.theory.L else None
 
 
 def _further(budget: Budget) -> list[dict[str, Any]]:

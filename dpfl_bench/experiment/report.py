@@ -11,9 +11,8 @@ from dpfl_bench.budget.budget import Budget
 from dpfl_bench.budget.guarantee import STOPPED, Guarantee
 from dpfl_bench.config.settings import Settings
 from dpfl_bench.config.targets import naive
-from dpfl_bench.experiment import scored, train
+from dpfl_bench.experiment import scored, theory_of_run, train
 from dpfl_bench.experiment.job import Job
-from dpfl_bench.experiment.measure import theorem_gap
 from dpfl_bench.results.folder import MEASURES, RunFolder
 from dpfl_bench.results.origin import Origin
 
@@ -86,7 +85,7 @@ def result(
         "naive": naive(settings.algo),
         "stop_at_eps": settings.stop_at_eps,
         "average_last": settings.average_last,
-        "lr": settings.lr,
+        "lr": job.lr,
         "seeds": list(settings.seeds),
         "metric": job.problem.metric,
         **_last(rows, diverged is not None),
@@ -95,7 +94,7 @@ def result(
         "diverged": diverged,
         **_records(job),
         "origin": origin.hashes,
-        "theory": _theory(job, rows),
+        "theory": theory_of_run.of_run(job, rows),
         "seconds": round(seconds, 3),
     }
 
@@ -122,7 +121,7 @@ def _records(job: Job) -> dict[str, Any]:
 def _last(rows: np.ndarray, diverged: bool) -> dict[str, float]:
     """Mean and standard deviation over seeds of each measure in the last round."""
     measures = {}
-    for measure in MEASURES:
+    for measure in (*MEASURES, "suboptimality"):
         last = np.array([rows[measure][rows["seed"] == seed][-1] for seed in np.unique(rows["seed"])])
         std = float(last.std(ddof=1)) if len(last) > 1 else 0.0
         measures[f"{measure}_mean"] = NAN if diverged else float(last.mean())
@@ -145,18 +144,3 @@ def _mean(values: np.ndarray) -> float:
     """Mean of the values that are not NaN."""
     known = values[~np.isnan(values)]
     return float(known.mean()) if len(known) else NAN
-
-
-def _theory(job: Job, rows: np.ndarray) -> dict[str, Any] | None:
-    star = job.reference
-    if star is None:
-        return None
-    gap = theorem_gap(job)
-    if gap is None and (rows["clipped_fraction"] > 0).any():
-        gap = "updates were clipped"
-    return {
-        "mu": star.mu,
-        "L": star.L,
-        "f_star": star.f_star,
-        "theorem_1": "applies (no clipping at the evaluated rounds)" if gap is None else gap,
-    }

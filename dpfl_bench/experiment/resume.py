@@ -52,11 +52,15 @@ def _usable(folder: RunFolder, file: Path, job: Job) -> Checkpoint | None:
     if run_id != job.settings.run_id:
         raise _Unusable(f"is a checkpoint of run {run_id}")
     loaded = Checkpoint.load(file)
-    if folder.metrics.sum(loaded.metrics_bytes) != loaded.metrics_sum:
-        raise _Unusable(
-            f"metrics.csv is shorter than the {loaded.metrics_bytes} bytes that it was, or was changed",
-            rows=True,
-        )
+    kept = {"metrics.csv": (folder.metrics, loaded.metrics_bytes, loaded.metrics_sum)}
+    if loaded.iterates_bytes:
+        kept["iterates.csv"] = (folder.iterates, loaded.iterates_bytes, loaded.iterates_sum)
+    for name, (table, size, digest) in kept.items():
+        if table.sum(size) != digest:
+            raise _Unusable(
+                f"{name} is shorter than the {size} bytes that it was, or was changed",
+                rows=name == "metrics.csv",
+            )
     return loaded
 
 

@@ -16,7 +16,7 @@ from tqdm import tqdm
 from dpfl_bench.checks.errors import ConfigError
 from dpfl_bench.config.call import call
 from dpfl_bench.config.settings import Settings
-from dpfl_bench.experiment import engine, measure, privacy_record, report, resume, train
+from dpfl_bench.experiment import engine, measure, measured, privacy_record, report, resume, train
 from dpfl_bench.experiment.build_player import build_player
 from dpfl_bench.experiment.job import Job, initial, prepare
 from dpfl_bench.federation.crew import Crew
@@ -126,10 +126,14 @@ class _Runner:
     started: float = field(default_factory=time.monotonic)
     saved: float = field(default_factory=time.monotonic)
     psi0: float = float("nan")
+    first: torch.Tensor = field(default_factory=lambda: torch.empty(0))  # x_0 of the seed
 
     def run(self, checkpoint: train.Checkpoint | None) -> None:
+        self.folder.measuring(self.job.settings.measure)
         self.folder.metrics.start(checkpoint.metrics_bytes if checkpoint else 0)
         self.folder.timing.start(checkpoint.timing_bytes if checkpoint else 0)
+        if self.iterates:
+            self.folder.iterates.start(checkpoint.iterates_bytes if checkpoint else 0)
         if checkpoint:
             self.finals, self.earlier_seconds = dict(checkpoint.finals), checkpoint.seconds
         total = sum(s.rounds for s in self.job.schedules)
@@ -147,6 +151,10 @@ class _Runner:
         self._finish(diverged)
 
     @property
+    def iterates(self) -> bool:
+        return "iterates" in self.job.settings.measure
+
+    @property
     def seconds(self) -> float:
         return self.earlier_seconds + time.monotonic() - self.started
 
@@ -154,7 +162,7 @@ class _Runner:
         job = self.job
         player = build_player(job.settings, job.budget, job.problem, job.data, schedule.seed)
         start = player.start(initial(job, schedule.seed))
-        self.psi0 = measure.psi(job, start, schedule, 0)
+        self.psi0, self.first = measure.psi(job, start, schedule, 0), start.server.x
         state, done = (checkpoint.state(player), checkpoint.done) if checkpoint else (start, 0)
         del start  # the clients' memories may fill most of the machine's memory
         with engine.crew(job.settings, player, state) as crew:
@@ -186,6 +194,9 @@ class _Runner:
         if "dissimilarity" in self.job.settings.measure:
             row |= measure.dissimilarity(crew.gradients(state.output), self.job.settings.clients)
         self.folder.metrics.append(row)
+        if self.iterates:
+            place = measured.iterate(self.job, self.first, state.output)
+            self.folder.iterates.append({"seed": schedule.seed, "round": done, **place})
         self.folder.timing.append({"seed": schedule.seed, "round": done, "seconds": self.seconds})
         self.followers.follow()
 
@@ -197,6 +208,8 @@ class _Runner:
             metrics_bytes=(size := self.folder.metrics.size),
             metrics_sum=self.folder.metrics.sum(size),
             timing_bytes=self.folder.timing.size,
+            iterates_bytes=(places := self.folder.iterates.size if self.iterates else 0),
+            iterates_sum=self.folder.iterates.sum(places),
             seconds=self.seconds,
             finals=self.finals,
             data=self.job.data.digest,

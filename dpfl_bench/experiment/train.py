@@ -83,6 +83,8 @@ class Checkpoint:
     seconds: float
     finals: dict[int, torch.Tensor]  # final parameters of the seeds that are done
     data: str  # digest of the records
+    iterates_bytes: int = 0  # length of iterates.csv, 0 where there is none
+    iterates_sum: str = ""
 
     @staticmethod
     def of(state: TrainingState, **where: object) -> Checkpoint:

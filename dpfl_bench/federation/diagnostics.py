@@ -1,13 +1,15 @@
-"""Facts about one round's updates before bounding. They leak: for simulation only."""
+"""Facts about one round's updates. They leak: for simulation only."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 
 from dpfl_bench.federation.doors.gradient import GradientDoor, RecordCounts
 from dpfl_bench.federation.doors.send_passage import SendPassage
+from dpfl_bench.problems.problem import lengths
 
 NAN = float("nan")
 
@@ -22,6 +24,28 @@ class Diagnostics:
     clip: float  # C
     blanked: int | None = None  # updates that were not finite and count as zero; None: open doors
     all_blanked: bool = False  # every update was blanked
+    passage: SendPassage | None = None  # that has ended: what is asked of an evaluated round alone
+    at_records: bool = False
+    target_step: float = NAN  # see server_step.step_estimates
+    step_estimate: float = NAN
+
+    def norm_of(self, client: int) -> float:
+        """Of one client's update before bounding; NaN where it is not in the cohort."""
+        if self.passage is None or not self.passage.norms:
+            return NAN
+        places = np.flatnonzero(self.passage.round.cohort == client)
+        return torch.cat(self.passage.norms)[int(places[0])].item() if len(places) else NAN
+
+    def signal_and_noise(self) -> tuple[float, float]:
+        """Norms of the mean bounded update and of the noise in the released mean. NaN where there
+        is no such thing: at an open door no noise; at record level neither, for the updates that
+        are sent have the noise in them.
+        """
+        passage = self.passage
+        if passage is None or self.at_records:
+            return NAN, NAN
+        signal, noise = passage.signal_and_noise()
+        return lengths(signal).item(), lengths(noise).item() if passage.door.private else NAN
 
 
 def diagnose(
@@ -34,7 +58,7 @@ def diagnose(
     """
     at_records, bounded = gradient_door is not None, passage.door.bound is not None
     blanked, units = (records.blanked, records.all) if at_records else (passage.blanked, passage.clients)
-    counted = blanked if at_records or bounded else None, 0 < units == blanked
+    counted = blanked if at_records or bounded else None, 0 < units == blanked, passage, at_records
     if not passage.norms:
         return Diagnostics(NAN, NAN, server_step, passage.clip, *counted)
     norms = torch.cat(passage.norms)

@@ -13,6 +13,7 @@ from dpfl_bench.federation.clients import Federation
 from dpfl_bench.problems.problem import Problem, Scored, in_dtype
 
 BATCH_NUMBERS = 2**18  # features evaluated at once: as many as a core's cache likes
+NAN = float("nan")
 OUTPUT_NUMBERS = 2**23  # outputs of the model computed at once
 
 
@@ -28,7 +29,8 @@ class Scores:
     # that the model explains
     test_metric: float
     # where clients are the data's own: mean over clients of the metric on their own test records
-    client_metric: float = float("nan")
+    client_metric: float = NAN
+    train_metric: float = NAN  # the same on all training records
 
     @property
     def test_error(self) -> float:
@@ -42,24 +44,36 @@ Losses = Callable[[Tensor, bool], Scored]
 def evaluate(
     problem: Problem, federation: Federation, x: Tensor, losses: Losses | None = None, train: bool = True
 ) -> Scores:
-    """How good the model x, (d,), is. Where there is no test set (some synthetic problems), the
-    training records stand in for it.
+    """How good the model x, (d,), is. Where there is no test set (some synthetic problems), what is
+    of one is NaN.
 
     losses: computes losses and scores; None: this process does. train: whether training records
     are scored too.
     """
     losses = losses or (lambda x, test: scored(problem, federation, x, test))
-    train_loss = float("nan")
+    train_loss = fit = NAN
     if train:
         scores = losses(x, False)
         ridge = problem.l2 / 2 * x.square().sum().item()
         train_loss = (federation.scored_weights * scores.losses).sum().item() + ridge
-        if len(federation.test_targets) == 0:
-            rows = slice(None) if federation.scored is None else federation.scored
-            return Scores(train_loss, train_loss, _metric(problem, scores, federation.targets[rows]))
+        rows = slice(None) if federation.scored is None else federation.scored
+        fit = _metric(problem, scores, federation.targets[rows])
+    if len(federation.test_targets) == 0:
+        return Scores(train_loss, NAN, NAN, NAN, fit)
     test = losses(x, True)
     metric = _metric(problem, test, federation.test_targets)
-    return Scores(train_loss, test.losses.mean().item(), metric, _of_clients(problem, test, federation))
+    return Scores(train_loss, test.losses.mean().item(), metric, _of_clients(problem, test, federation), fit)
+
+
+def mean_loss_of(problem: Problem, federation: Federation, x: Tensor, client: int) -> float:
+    """One client's loss at the model x, (d,): the mean over all its training records, + l2/2
+    |x|^2.
+    """
+    start, end = (int(place) for place in federation.offsets[client : client + 2])
+    size = _batch(problem, federation, False)
+    pieces = [slice(at, min(at + size, end)) for at in range(start, end, size)]
+    losses = together(_scored_rows(problem, federation, x, False, piece) for piece in pieces).losses
+    return losses.mean().item() + problem.l2 / 2 * x.square().sum().item()
 
 
 def scored(problem: Problem, federation: Federation, x: Tensor, test: bool) -> Scored:
@@ -71,18 +85,29 @@ def scored(problem: Problem, federation: Federation, x: Tensor, test: bool) -> S
 
 def slices(problem: Problem, federation: Federation, test: bool) -> list[slice]:
     """The batches in which records are evaluated."""
-    features, targets = (store[:1] for store in _stores(federation, test))
-    width, height = features.numel(), targets.numel() * max(1, problem.classes)
-    size = max(1, min(BATCH_NUMBERS // max(1, width), OUTPUT_NUMBERS // max(1, height)))
+    size = _batch(problem, federation, test)
     return [slice(start, start + size) for start in range(0, _count(federation, test), size)]
 
 
-@np.errstate(all="ignore")  # `experiment.train` reports a model that diverges
+def _batch(problem: Problem, federation: Federation, test: bool) -> int:
+    """How many records are evaluated at once."""
+    features, targets = (store[:1] for store in _stores(federation, test))
+    width, height = features.numel(), targets.numel() * max(1, problem.classes)
+    return max(1, min(BATCH_NUMBERS // max(1, width), OUTPUT_NUMBERS // max(1, height)))
+
+
 def scored_slice(problem: Problem, federation: Federation, x: Tensor, test: bool, part: slice) -> Scored:
     """`scored` for some records, in a wide number format, so that sums over many records are exact
     enough to compare.
     """
     rows = part if test or federation.scored is None else federation.scored[part]
+    return _scored_rows(problem, federation, x, test, rows)
+
+
+@np.errstate(all="ignore")  # `experiment.train` reports a model that diverges
+def _scored_rows(
+    problem: Problem, federation: Federation, x: Tensor, test: bool, rows: slice | Tensor
+) -> Scored:
     features, targets = (store[rows] for store in _stores(federation, test))
     results = problem.losses(x, in_dtype(features, x.dtype), targets)
     return Scored(*(each.to(federation.record_weights.dtype) for each in results))

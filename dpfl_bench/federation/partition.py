@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Annotated
 
 from dpfl_bench.checks import ranges
-from dpfl_bench.checks.ranges import ALPHA, COUNT, OVERLAP, SIMILARITY
+from dpfl_bench.checks.ranges import ALPHA, COUNT, OVERLAP, SIMILARITY, SPREAD
 from dpfl_bench.federation import preconditions
 from dpfl_bench.federation.dealing import Node, deals
 
@@ -128,6 +128,45 @@ def similarity(
     return [np.sort(np.concatenate(pair)) for pair in zip(alike, skewed, strict=True)]
 
 
+def _not_known(records: int, clients: int, node: Node) -> None:
+    """The records alone say how many a client gets."""
+
+
+@deals(smallest=_not_known, by_class=True)
+def one_label(
+    labels: np.ndarray,
+    owners: np.ndarray | None,
+    clients: int,
+    rng: np.random.Generator,
+    percent: Annotated[float, SIMILARITY],
+) -> Parts:
+    """`percent` % of each client's records at random, the rest of one class: client i has class i %
+    classes (the code of dpscaffold's authors; `similarity` is what the paper says).
+
+    A client has n / clients records, fewer where its class runs out: the clients of a class share
+    it evenly. Records that are left over are dealt to nobody, such as all of class 40 and up at 40
+    clients and percent 0.
+    """
+    import numpy as np
+
+    from dpfl_bench.federation.parts import equal_sizes
+
+    _classes(labels, "one_label")
+    ranges.check("partition.percent", percent, SIMILARITY)
+    preconditions.enough(len(labels), clients)
+    order, size, values = rng.permutation(len(labels)), len(labels) // clients, np.unique(labels)
+    random = int(size * percent / 100 + 0.5)
+    parts = np.split(order[: clients * random], clients)
+    rest = order[clients * random :]
+    for place, value in enumerate(values[:clients]):
+        own = np.arange(place, clients, len(values))
+        left = rest[labels[rest] == value]
+        sizes = equal_sizes(min(len(left), len(own) * (size - random)), len(own))
+        for client, piece in zip(own, np.split(left[: sizes.sum()], np.cumsum(sizes)[:-1]), strict=True):
+            parts[client] = np.concatenate([parts[client], piece])
+    return [np.sort(part) for part in parts]
+
+
 @deals(by_class=True)
 def dirichlet(
     labels: np.ndarray,
@@ -160,6 +199,40 @@ def dirichlet(
         parts.append(np.sort(np.concatenate(pieces)))
         begin, stock = begin + take, stock - take
     return parts
+
+
+# uneven
+
+
+def _drawn_uneven(records: int, clients: int, node: Node) -> int:
+    from dpfl_bench.rng import generator
+
+    draw = generator(node["seed"], "partition")
+    from dpfl_bench.federation.uneven import uneven_sizes
+
+    return int(uneven_sizes(records, clients, node["spread"], draw).min())
+
+
+@deals(smallest=lambda records, clients, node: 1, drawn=_drawn_uneven)
+def uneven(
+    labels: np.ndarray,
+    owners: np.ndarray | None,
+    clients: int,
+    rng: np.random.Generator,
+    spread: Annotated[float, SPREAD],
+) -> Parts:
+    """All records at random, in unequal shares: their standard deviation over the clients is
+    `spread` times their mean (`balancing`: FEMNIST's 6129 +- 1915 are spread .3125).
+    """
+    import numpy as np
+
+    from dpfl_bench.federation.uneven import uneven_sizes
+
+    ranges.check("partition.spread", spread, SPREAD)
+    preconditions.enough(len(labels), clients)
+    sizes = uneven_sizes(len(labels), clients, spread, rng)
+    order = rng.permutation(len(labels))
+    return [np.sort(part) for part in np.split(order, np.cumsum(sizes)[:-1])]
 
 
 # overlap
@@ -209,10 +282,6 @@ def overlap_of(records: int, clients: int, rng: np.random.Generator, percent: fl
 
 def _no_check(records: int, clients: int, node: Node) -> None:
     """How many natural clients there are does not follow from the number of records."""
-
-
-def _not_known(records: int, clients: int, node: Node) -> None:
-    """Natural clients have as many records as they have."""
 
 
 @deals(check=_no_check, smallest=_not_known, natural=True)

@@ -25,7 +25,7 @@ from dpfl_bench.federation.doors.send import SendDoor
 from dpfl_bench.federation.doors.send_passage import SendPassage
 from dpfl_bench.federation.local import LocalOracle, Optimiser
 from dpfl_bench.federation.schedule import PlannedRound, Schedule
-from dpfl_bench.federation.server_step import server_step, step_factor
+from dpfl_bench.federation.server_step import server_step, step_estimates, step_factor
 from dpfl_bench.federation.state import TrainingState
 from dpfl_bench.privacy import bounding
 from dpfl_bench.privacy.ledger import Ledger
@@ -172,7 +172,9 @@ class RoundPlayer:
 
     def _diagnose(self, passage: SendPassage, sent: Sent, records: RecordCounts) -> Diagnostics:
         step = step_factor(self.algorithm, self.optimiser, sent)
-        return diagnose(passage, self.gradient_door, records, step)
+        target, estimate = step_estimates(self.algorithm, passage, sent)
+        facts = diagnose(passage, self.gradient_door, records, step)
+        return replace(facts, target_step=target, step_estimate=estimate)
 
 
 def most_groups(dimension: int) -> int:

@@ -4,12 +4,15 @@ the step that it proposes.
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
 from dpfl_bench.algorithms.base import Algorithm, Sent, Server
+from dpfl_bench.federation.doors.send_passage import SendPassage
 from dpfl_bench.federation.local import Optimiser
 from dpfl_bench.federation.schedule import PlannedRound
 from dpfl_bench.federation.state import TrainingState
+from dpfl_bench.machine import device
 
 
 def server_step(
@@ -36,9 +39,23 @@ def step_factor(algorithm: Algorithm, optimiser: Optimiser, sent: Sent) -> float
     return optimiser.server_lr * (float(step(sent)) if step is not None else 1.0)
 
 
-def step_estimate(algorithm: Algorithm, sent: Sent) -> float:
-    """The algorithm's estimate of its own factor before max(1, .) (`estimate`, FedEXP); NaN where
-    it has none.
+def step_estimates(algorithm: Algorithm, passage: SendPassage, sent: Sent) -> tuple[float, float]:
+    """Two diagnostics of `fedexp`'s figure 1, at client level: eta_target of eq. (5), and the
+    algorithm's own estimate of it before max(1, .) (`estimate`), NaN where it has none.
+
+    passage: of a round that has ended. sent: what came out. eta_target = mean |Delta_i|^2 /
+    |c-bar|^2: the updates after bounding and without noise over the mean that was released, with
+    its noise. Without noise towards the server nobody may know it. NaN where that mean is 0.
     """
     estimate = getattr(algorithm, "estimate", None)
-    return float("nan") if estimate is None else float(estimate(sent))
+    ours = float("nan") if estimate is None else float(estimate(sent))
+    if not passage.norms:
+        return float("nan"), ours
+    wide = device.wide(sent.mean.device)
+    norms, clip = torch.cat(passage.norms).to(wide), passage.clip
+    if passage.door.bound == "clip":
+        norms = norms.clamp(max=clip)
+    elif passage.door.bound == "normalise":
+        norms = torch.full_like(norms, clip)
+    mean_square = norms.square().sum() / passage.round.divisor
+    return (mean_square / sent.mean.to(wide).square().sum()).item(), ours

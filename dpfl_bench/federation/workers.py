@@ -56,7 +56,8 @@ class Workers:
         self._server = [_shared(t) for t in state.server]
         self._point = _shared(state.server.x)  # (d,): the model to evaluate, or the round's mean
         messages = state.server.x.new_empty(0, dtype=player.send_door.format(state.server.x))
-        self._totals = _shared_like(messages, (most_groups(player.problem.dimension), len(state.server.x)))
+        shape = (most_groups(player.problem.dimension), player.send_door.vectors, len(state.server.x))
+        self._totals = _shared_like(messages, shape)
         state.memory = None if state.memory is None else _shared(state.memory)
         context: Any = multiprocessing.get_context("fork")
         self._next = context.Value("q", 0)
@@ -112,7 +113,7 @@ class Workers:
         for ours, theirs in zip(state.server, self._server, strict=True):
             theirs.copy_(ours)
         for group, result in enumerate(self._ask(Workers._played_groups, round, state.clip)):
-            result.sums.total = self._totals[group]
+            result.sums.take(self._totals[group])
             yield result
 
     def update_memories(self, state: TrainingState, sent: Sent, round: PlannedRound) -> None:
@@ -218,8 +219,7 @@ class Workers:
         groups = self._player.groups(round.cohort)
         for number in self._numbers(len(groups)):
             result = alone.play_group(self._state.server, self._state.memory, round, groups[number], clip)
-            self._totals[number] = result.sums.total
-            result.sums.total = result.sums.total[:0].clone()
+            result.sums.leave(self._totals[number])
             yield number, result
 
     def _updated_memories(

@@ -45,6 +45,11 @@ class Gathered:
     sources: list[Source] = field(default_factory=list)
     lacks: str = ""  # why some or all of it is not there
 
+    @property
+    def unfinished(self) -> int:
+        """Runs that could be there and are not."""
+        return len(self.points) - len(self.sources) if self.sweep.does == "run" else 0
+
 
 @dataclass
 class Evidence:
@@ -112,16 +117,16 @@ class Evidence:
         """What is finished of the sweeps of that depth."""
         for each in self.at_depth(depth):
             if each.sweep.does == "run":
-                each.sources, unfinished = _finished(each)
-                if unfinished:
-                    each.lacks = f"{unfinished} of {len(each.points)} runs are not finished"
+                each.sources = _finished(each)
+                if each.unfinished:
+                    each.lacks = f"{each.unfinished} of {len(each.points)} runs are not finished"
             else:
                 each.sources = [fact for job in each.jobs if (fact := self._fact(each, job))]
 
     def _fact(self, each: Gathered, job: Job) -> Facts | None:
         """None, and why, where the data are not here."""
         composed = self.where.composer.job(job)
-        if each.sweep.does == "data":
+        if each.sweep.does == "data" or composed.config["theory"]["measured"]:
             from dpfl_bench.data.overview import absent
 
             if line := absent(settings(composed, used=("dataset",)).dataset):
@@ -130,14 +135,14 @@ class Evidence:
         return _facts(each.sweep, composed)
 
 
-def _finished(each: Gathered) -> tuple[list[Source], int]:
+def _finished(each: Gathered) -> list[Source]:
     sources: list[Source] = []
     for point in each.points:
         folder = RunFolder(point.folder, point.run_id)
         result = folder.finished
         if result is not None:
             sources.append(Run(each.sweep.name, folder.path, result))
-    return sources, len(each.points) - len(sources)
+    return sources
 
 
 def _facts(sweep: Sweep, composed: Composed) -> Facts:
@@ -162,10 +167,21 @@ def _dealt(chosen: Settings) -> dict[str, Any]:
         "clients": len(sizes),
         "train_mean": float(sizes.mean()),
         "train_std": float(sizes.std(ddof=1)) if len(sizes) > 1 else 0.0,
-        "test_mean": len(loaded.records.test_y) / len(sizes),
+        **_tests(loaded.test_sizes, len(loaded.records.test_y) / len(sizes)),
         "classes": loaded.records.classes,
         "subset": loaded.records.subset or "whole",
     }
+
+
+def _tests(own: list[int] | None, share: float) -> dict[str, float | None]:
+    """Test records of the clients' own; else each one's share of the common set, without a
+    deviation.
+    """
+    if own is None:
+        return {"test_mean": share, "test_std": None}
+    mean = sum(own) / len(own)
+    squares = sum((size - mean) ** 2 for size in own)
+    return {"test_mean": mean, "test_std": (squares / (len(own) - 1)) ** 0.5 if len(own) > 1 else 0.0}
 
 
 def _flat(node: Mapping[str, Any], prefix: str = "") -> list[tuple[str, Any]]:

@@ -91,16 +91,26 @@ class Whole:
         if jobs and not self.asked.plot_only:
             launcher = self.composer.sweep(list(self.asked.launcher)).launcher
             expanded = Expanded(list(jobs.values()), launcher)
-            self.code = max(
-                self.code, whole_sweep.run_jobs(expanded, self.asked.config_dir, gather.CONFIG, self.ways)
-            )
+            code = whole_sweep.run_jobs(expanded, self.asked.config_dir, gather.CONFIG, self.ways)
+            self.code = max(self.code, code)
         for evidence in self.evidences:
             evidence.read(depth)
 
+    @property
+    def unfinished(self) -> bool:
+        """A run that diverged is finished."""
+        return any(each.unfinished for evidence in self.evidences for each in evidence.sweeps.values())
+
     def write(self) -> None:
+        """An artefact whose file asks for what the runs do not have does not stop the others."""
         for evidence in self.evidences:
             command = _command(evidence.artefact, evidence.where)
-            record = verdict.write(evidence, command, self.asked.width)
+            try:
+                record = verdict.write(evidence, command, self.asked.width)
+            except ConfigError as error:
+                say(f"{evidence.artefact.file}: {error}")
+                self.code = 2
+                continue
             where = f"scale={record['scale']} reading={record['reading']}"
             say(f"{record['artefact']} {where}: {overview.counts(record)}")
             sys.stdout.write(f"{verdict.folder(evidence.where.outputs, evidence.artefact)}\n")
@@ -117,7 +127,7 @@ def reproduce(asked: Asked, ways: Ways) -> int:
         if whole.code in (2, 130, 140, 143):  # refused, or interrupted
             return whole.code
     whole.write()
-    return whole.code
+    return whole.code if whole.code == 2 else int(whole.unfinished)
 
 
 def _command(artefact: Artefact, where: Where) -> str:

@@ -19,6 +19,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dpfl_bench.config import measures
+from dpfl_bench.config.measures import DIRECTIONS
 from dpfl_bench.results.json_numbers import clean
 from dpfl_bench.results.lock import holder, locked
 
@@ -30,8 +32,10 @@ METRICS = [
     *("update_norm", "clipped_fraction", "server_step", "clip", "client_test_metric"),
     *("suboptimality", "distance", "psi", "psi_bound"),  # where the exact optimum is known
     "blanked",  # what came to a closed door in that round, was not finite, and counted as zero
+    *("signal_norm", "noise_norm"),  # of what the round released: the mean bounded update, its noise
 ]
 MEASURES = ("test_error", "test_loss", "train_loss")  # of those, what a point may be best by
+ITERATES = ["seed", "round", *(f"d{k}" for k in range(1, DIRECTIONS + 1)), "along", "across"]
 TIMING = ["seed", "round", "seconds"]
 FINISHED = ("done", "diverged")
 SET_ASIDE = re.compile(
@@ -72,9 +76,15 @@ class RunFolder:
         self.path, self.run_id = path, run_id
         self.metrics = GrowingCsv(path / "metrics.csv", METRICS)
         self.timing = GrowingCsv(path / "timing.csv", TIMING)
+        self.iterates = GrowingCsv(path / "iterates.csv", ITERATES)  # with measure=[iterates]
         self.checkpoint = path / "checkpoint" / "latest.pt"
         self.previous = path / "checkpoint" / "previous.pt"  # the one before it
         self.finals = path / "checkpoint" / "final.pt"
+
+    def measuring(self, names: list[str]) -> RunFolder:
+        """The same, with the columns of these measures in its metrics.csv."""
+        self.metrics.columns = [*METRICS, *measures.columns(names)]
+        return self
 
     @staticmethod
     def at(outputs: str, run_id: str) -> RunFolder:

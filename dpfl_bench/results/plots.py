@@ -27,11 +27,19 @@ MEANING = "test error (1 - {metric})"
 
 def curve(metrics: Path, result: dict[str, Any], target: Path) -> None:
     """curve.png: test error and training loss over rounds, as far as they were measured, with mean
-    and range over seeds.
+    and range over seeds. Without a test set: the loss above the optimum, where that is known, else
+    the updates' norm.
     """
     rows = np.genfromtxt(metrics, delimiter=",", names=True, ndmin=1)
     seeds = len(np.unique(rows["seed"]))
-    words = {"test_error": MEANING.format(metric=result["metric"]), "train_loss": "training loss"}
+    labels = {
+        "test_error": MEANING.format(metric=result["metric"]),
+        "suboptimality": "training loss above the optimum",
+        "update_norm": "norm of the updates",
+    }
+    known = [name for name in labels if name in (rows.dtype.names or ()) and not np.isnan(rows[name]).all()]
+    column = known[0] if known else "test_error"
+    words = {column: labels[column], "train_loss": "training loss"}
     marks = [
         mark for column, name in words.items() for mark in _over_rounds(rows, column, name, result["algo"])
     ]

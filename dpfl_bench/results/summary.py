@@ -17,12 +17,22 @@ def summary(result: Mapping[str, Any]) -> str:
     )
     if result["status"] == "diverged":
         return f"{where}: {_divergence(result['diverged'])}; lower lr"
-    spread = (
-        f" ± {result['test_error_std']:.4f} over {len(result['seeds'])} seeds"
-        if len(result["seeds"]) > 1
-        else ""
-    )
-    return f"{where}: test error {result['test_error_mean']:.4f}{spread}"
+    return f"{where}: {_end(result)}"
+
+
+def _end(result: Mapping[str, Any]) -> str:
+    """How good the last model is: its test error; where nobody knows that, its training loss."""
+    tested = _known(result.get("test_error_mean"))
+    by, name = ("test_error", "test error") if tested else ("train_loss", "training loss")
+    many = len(result["seeds"]) > 1
+    spread = f" ± {result[f'{by}_std']:.4f} over {len(result['seeds'])} seeds" if many else ""
+    text = f"{name} {result[f'{by}_mean']:.4f}{spread}"
+    above = result.get("suboptimality_mean")
+    return text if tested or not _known(above) else f"{text}, {above:.4g} above the optimum"
+
+
+def _known(value: float | None) -> bool:
+    return value is not None and not math.isnan(value)
 
 
 def _budget(result: Mapping[str, Any]) -> str:

@@ -3,6 +3,7 @@
 | file | what it is |
 |---|---|
 | points.py | every combination of what is swept, validated |
+| stages.py | `key=best:FOLDER`: what was best in an earlier sweep |
 | whole_sweep.py | a sweep from its command to its last line |
 | one_run.py | the same for one run |
 | dry_run.py, estimate.py | the jobs without running them, and how long they may take |

@@ -16,6 +16,7 @@ from dpfl_bench.config.settings import Settings
 from dpfl_bench.config.validate import settings
 from dpfl_bench.results.folder import RunFolder, RunState
 from dpfl_bench.results.provenance import Asker
+from dpfl_bench.sweep import stages
 from dpfl_bench.sweep.launchers.base import Point
 
 DIVISORS = re.compile(r"local_steps=divisors(?:\\?:(.*))?")
@@ -93,7 +94,7 @@ def clashes(planned: Planned, asker: Asker) -> list[str]:
 
 def _divided(composer: Composer, overrides: tuple[str, ...], errors: list[str]) -> list[tuple[str, ...]]:
     try:
-        return _with_divisors(composer, overrides)
+        return _with_divisors(composer, stages.with_best(composer, overrides))
     except ConfigError as error:
         errors.append(f"{' '.join(overrides)}: {error}")
         return []
@@ -101,6 +102,8 @@ def _divided(composer: Composer, overrides: tuple[str, ...], errors: list[str]) 
 
 def refuse_divisors(overrides: Sequence[str]) -> None:
     for override in overrides:
+        if stages.WORD.fullmatch(override):
+            raise ConfigError(f"{override}: expected a value; best:FOLDER needs -m (dpfl-bench run -m ...)")
         if DIVISORS.fullmatch(override):
             raise ConfigError(
                 f"{override}: expected a whole number; a sweep over divisors needs -m (dpfl-bench run -m"

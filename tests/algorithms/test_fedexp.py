@@ -17,7 +17,9 @@ from dpfl_bench.algorithms.fedavg import FedAvg
 from dpfl_bench.algorithms.fedexp import FedEXP
 from dpfl_bench.budget.budget import Budget
 from dpfl_bench.budget.schedules import drawn_schedules
+from dpfl_bench.checks.errors import ConfigError
 from dpfl_bench.experiment.build_player import build_send_door
+from dpfl_bench.federation import server_step
 from dpfl_bench.federation.doors.send import SendDoor
 from dpfl_bench.federation.doors.send_passage import SendPassage
 from dpfl_bench.federation.schedule import PlannedRound
@@ -165,3 +167,59 @@ def test_the_output_is_the_average_of_the_last_iterates() -> None:
     assert one.loc[0, "train_loss"] == two.loc[0, "train_loss"]  # x_0 alone
     assert one["server_step"].equals(two["server_step"])  # the run itself is the same
     assert (one["train_loss"] != two["train_loss"]).sum() == 6
+
+
+# eta_target of eq. (5), and the estimate before max(1, .)
+
+
+def estimates_of(door: SendDoor, index: int, naive: bool = False) -> tuple[float, float, float, float]:
+    """(target, estimate, the server's factor, |c-bar|^2) of one round."""
+    everyone = np.arange(CLIENTS)
+    round = PlannedRound(index, 1, 1.0, 1.0, everyone, CLIENTS)
+    passage = SendPassage(door, round, CLIP, torch.zeros(DIMENSION, dtype=torch.float64))
+    passage.send(UPDATES, everyone)
+    sent, algorithm = passage.sent(Ledger(CLIENTS)), FedEXP(FedAvg(), naive)
+    target, ours = server_step.step_estimates(algorithm, passage, sent)
+    return target, ours, algorithm.step(sent).item(), sent.mean.square().sum().item()
+
+
+@pytest.mark.parametrize("trust", ["privacy=local", "privacy=central", "privacy.mechanism=privunit"])
+def test_the_target_has_no_noise_above_and_all_of_it_below(trust: str) -> None:
+    pure = ("privacy=local", "eps=20") if "privunit" in trust else ()
+    target, ours, factor, released = estimates_of(door_of(*pure, trust)[0], 0)
+    assert target == pytest.approx(TRUE / released, rel=1e-12)
+    assert factor == max(1.0, ours)
+    assert ours != target
+
+
+def test_the_estimate_shows_what_the_maximum_with_1_hides() -> None:
+    rounds = [estimates_of(door_of("privacy=local")[0], k) for k in range(40)]
+    ours = np.array([ours for _, ours, _, _ in rounds])
+    assert ours.min() < 0 < 1 < ours.max()
+    assert min(factor for _, _, factor, _ in rounds) == 1
+    naive = np.array([estimates_of(door_of("privacy=local")[0], k, naive=True)[1] for k in range(40)])
+    assert naive.min() > 10 * np.median([target for target, *_ in rounds])  # figure 1's point
+
+
+def test_a_run_writes_them_where_they_are_asked_for() -> None:
+    words = ("algo=dp_fedexp", "privacy=local", "rounds=3", "local_steps=2", "eval_every=1", *QUICK)
+    asked, silent = call("run", *words, "measure=[target_step]").folder, call("run", *words).folder
+    rows, without = metrics(asked), metrics(silent)
+    assert set(rows.columns) - set(without.columns) == {"target_step", "step_estimate"}
+    later = rows[rows["round"] > 0]
+    assert (later["server_step"] == later["step_estimate"].clip(lower=1)).all()
+    assert (later["target_step"] > 0).all()
+    assert rows[without.columns].equals(without)  # the server never sees them
+
+
+def test_an_algorithm_without_an_estimate_has_a_target_all_the_same() -> None:
+    words = ("algo=fedavg", "rounds=1", "local_steps=1", "measure=[target_step]", *QUICK)
+    row = metrics(call("run", *words).folder).iloc[-1]
+    assert row["target_step"] >= 1  # Jensen: without noise and bound the mean is no longer than the updates
+    assert math.isnan(row["step_estimate"])
+
+
+def test_gradients_with_noise_in_them_leave_no_target() -> None:
+    with pytest.raises(ConfigError, match=r"measure=\[target_step\]: expected updates without noise"):
+        settings_of("algo=dp_fedavg", "privacy=record", "measure=[target_step]")
+    settings_of("algo=fedavg", "privacy=record", "measure=[target_step]")

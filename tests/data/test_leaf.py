@@ -66,6 +66,8 @@ def posts(root: Path | None, **change: Any) -> Records:
         "classes": 14,
         "unknown": 1,
         "clients": None,
+        "train_per_client": None,
+        "test_per_client": None,
         "fraction": 1.0,
         "seed": 0,
     }
@@ -236,6 +238,27 @@ def test_posts_counted_over_all_parts(words: Path) -> None:
     put(words, "reddit", train={**made, "num_samples": [0]})
     with pytest.raises(DataError, match="user 'a': num_samples says 0, found 1"):
         posts(words)
+
+
+def test_clients_by_counts(words: Path) -> None:
+    """So many sequences of each client, whatever it has; what is left out makes it a subset."""
+    users = {f"u{i}": post() for i in range(8)}
+    put(words, "reddit", train=content(users), test=content(users))
+    made = posts(words, clients=3, train_per_client=3, test_per_client=2)
+    assert made.owners is not None
+    assert made.test_owners is not None
+    assert np.bincount(made.owners).tolist() == [3, 3, 3]
+    assert np.bincount(made.test_owners).tolist() == [2, 2, 2]
+    assert (len(made.train_x), len(made.test_y)) == (9, 6)
+    assert made.counted == (round(16 * 15 / 32), "posts")
+    assert "15 of 32 sequences" in made.source
+    again = posts(words, clients=3, train_per_client=3, test_per_client=2)
+    assert np.array_equal(again.train_x, made.train_x)
+    whole = posts(words, clients=3, train_per_client=3)
+    assert len(whole.test_y) == 16
+    for key in ("train_per_client", "test_per_client"):
+        with pytest.raises(DataError, match=rf"dataset.{key}=5: client \d has 4 sequences; expected at most"):
+            posts(words, clients=3, **{key: 5})
 
 
 def test_users_are_dealt_in_turn(words: Path) -> None:

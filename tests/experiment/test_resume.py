@@ -35,7 +35,10 @@ LONG = (
 )
 CASES = {
     "dp_scaffnew": ("algo=dp_scaffnew",),  # every client's memory crosses rounds
-    "dp_normfedavg": ("algo=dp_normfedavg", "server_momentum=.5"),  # the server's velocity does
+    "dp_normfedavg": (
+        *("algo=dp_normfedavg", "server_momentum=.5"),  # the server's velocity does
+        "measure=[client,iterates,train_error]",
+    ),
     # two vectors of the server's, C, the iterates that are averaged, the ledger of further sums
     "dp_fedexp_scaffold": (
         "algo=dp_fedexp_scaffold",

@@ -196,7 +196,7 @@ class Stale(Workers):
     def play_groups(self, state: TrainingState, round: PlannedRound) -> Iterator[GroupResult]:
         before = self._totals.clone()
         for group, result in enumerate(super().play_groups(state, round)):
-            result.sums.total = before[group]
+            result.sums.take(before[group])
             yield result
 
 

@@ -23,6 +23,7 @@ CLASSED = {
     "shards": {"shards_per_client": 2},
     "similarity": {"percent": 10.0},
     "dirichlet": {"alpha": 0.3},
+    "uneven": {"spread": 0.0},
 }
 
 
@@ -50,6 +51,34 @@ def test_same_seed_same_digest_other_seed_differs(name: str) -> None:
     digests = [digest(deal(name, seed=seed, **CLASSED[name])) for seed in (0, 0, 1)]
     assert digests[0] == digests[1] != digests[2]
     assert len(digests[0]) == 16
+
+
+@pytest.mark.parametrize(
+    ("clients", "records", "spread"), [(6, 36774, 0.3125), (2, 30, 0.4), (100, 5000, 0.3)]
+)
+def test_uneven_sizes_keep_mean_and_deviation(clients: int, records: int, spread: float) -> None:
+    """`balancing`'s FEMNIST: 6129 +- 1915 records in 6 hands."""
+    smallest = partition.uneven.dealing.drawn  # type: ignore[attr-defined]
+    assert smallest is not None
+    firsts = set()
+    for seed in range(5):
+        parts = deal("uneven", np.zeros(records, np.int64), clients, seed, spread=spread)
+        sizes = np.array([len(part) for part in parts])
+        assert sizes.sum() == records
+        assert sizes.min() >= 1
+        assert sizes.std(ddof=1) == pytest.approx(spread * records / clients, abs=1)
+        assert np.array_equal(np.sort(np.concatenate(parts)), np.arange(records))
+        assert min(sizes) == smallest(records, clients, {"seed": seed, "spread": spread})
+        firsts.add(sizes[0])
+    assert len(firsts) > 1
+
+
+@pytest.mark.parametrize("clients", [3, 20])
+def test_uneven_sizes_that_cannot_be_are_refused(clients: int) -> None:
+    with pytest.raises(ValueError, match=r"spread=2: .* leave a client without any"):
+        deal("uneven", np.zeros(clients, np.int64), clients, spread=2.0)
+    with pytest.raises(ValueError, match=r"partition.spread=3: expected 0 <= spread <= 2"):
+        deal("uneven", clients=clients, spread=3.0)
 
 
 def test_digest_tells_owners_and_order_apart() -> None:
@@ -90,6 +119,32 @@ def test_similarity_from_sorted_to_iid() -> None:
     # hypergeometric count of a class among 1000 of 10000: mean 100, deviation sqrt(1000 .1 .9 .9) =
     # 9
     assert abs(alike - 100).max() < 5 * 9
+
+
+def test_one_label_a_client() -> None:
+    """dpscaffold's code: 13 clients of 100 records and 10 classes; 0 to 2 have two clients each."""
+    labels = generator(0, "labels").permutation(np.repeat(np.arange(10), 130))
+    pure, tenth, alike = (
+        [histogram(part, labels) for part in deal("one_label", labels, 13, percent=percent)]
+        for percent in (0, 10, 100)
+    )
+    for client in range(13):
+        shared = client % 10 < 3  # 130 records of the class for two clients
+        assert np.array_equal(pure[client], (65 if shared else 100) * np.eye(10, dtype=int)[client % 10])
+        assert tenth[client].argmax() == client % 10
+        assert 0 < tenth[client].sum() - tenth[client].max() <= 10
+        assert alike[client].sum() == 100
+        assert (alike[client] > 0).all()
+
+
+def test_one_label_gives_nobody_the_classes_that_are_left() -> None:
+    parts = deal("one_label", clients=7, percent=0)
+    assert [set(LABELS[part]) for part in parts] == [{k} for k in range(7)]
+    # 1003 records of 7 clients: 143 each, of a class that has so many; else all of the class
+    assert [len(part) for part in parts] == [130, 70, 100, 100, 100, 120, 80]
+    counts = counted(parts, len(LABELS))
+    assert set(counts[LABELS >= 7]) == {0}
+    assert counts.max() == 1
 
 
 def test_dirichlet_shares_have_the_moments_of_a_dirichlet() -> None:
@@ -150,10 +205,10 @@ def test_refusals_say_what_to_change(name: str, own: dict[str, float], message: 
         deal(name, **own)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("name", ["shards", "similarity", "dirichlet"])
+@pytest.mark.parametrize("name", ["shards", "similarity", "dirichlet", "one_label"])
 def test_regression_targets_have_no_classes(name: str) -> None:
     with pytest.raises(ValueError, match=f"partition={name}.*use partition=iid or natural"):
-        deal(name, np.linspace(0, 1, 100, dtype=np.float32), **CLASSED[name])
+        deal(name, np.linspace(0, 1, 100, dtype=np.float32), **CLASSED.get(name, {"percent": 0}))
 
 
 def test_iid_takes_regression_targets() -> None:

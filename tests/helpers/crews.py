@@ -41,7 +41,10 @@ def left_behind(state: TrainingState, diagnostics: Any, crew: Any) -> dict[str, 
         "taken": ledger.taken.tobytes(),
         "releases": repr((ledger.rounds, sorted(ledger.sums.items()))).encode(),
     }
-    numbers = [state.clip, *dataclasses.astuple(diagnostics)]
+    facts = [field.name for field in dataclasses.fields(diagnostics) if field.name != "passage"]
+    numbers = [state.clip, *(getattr(diagnostics, fact) for fact in facts)]
+    numbers += diagnostics.signal_and_noise()
+    numbers += [diagnostics.norm_of(client) for client in range(len(ledger.taken))]
     trace["numbers"] = struct.pack(
         f"{len(numbers)}d", *(float("nan") if number is None else number for number in numbers)
     )

@@ -17,6 +17,10 @@ def same_numbers(one: Path, other: Path) -> None:
     results = [read(folder, "result.json") for folder in (one, other)]
     assert {**results[0], "seconds": 0} == {**results[1], "seconds": 0}
     assert read(one, "privacy.json") == read(other, "privacy.json")
+    places = [folder / "iterates.csv" for folder in (one, other)]
+    assert places[0].exists() == places[1].exists()
+    if places[0].exists():
+        assert places[0].read_bytes() == places[1].read_bytes()
     lines = [
         (folder / name).read_text().count("\n")
         for folder in (one, other)

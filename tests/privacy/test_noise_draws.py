@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from typing import Any
 
 import numpy as np
 import pytest
@@ -100,10 +101,18 @@ class Words:
     def __init__(self, *words: int, further: list[int] | None = None):
         self.words, self.further = list(words), further or []
         self.bit_generator = self
-        self.state = {"buffer_pos": 1}
 
-    def jumped(self) -> Words:
-        return Words(*self.further)
+    @property
+    def state(self) -> dict[str, Any]:
+        return {"buffer_pos": 1, "words": self.words}
+
+    @state.setter
+    def state(self, before: dict[str, Any]) -> None:
+        self.words = before["words"]
+
+    def advance(self, words: int) -> None:
+        assert words == 2**128
+        self.words = self.further
 
     def random_raw(self, count: int) -> np.ndarray:
         drawn, self.words = self.words[:count], self.words[count:]
@@ -154,6 +163,22 @@ def test_both_formats_have_the_same_noise(dimension: int) -> None:
         )  # sqrt(-2 log u) of a u that float32 rounds to 1 or next to it
         assert np.median(np.abs(narrow - wide)) < 2e-7
         assert (narrow != wide).any()
+
+
+@pytest.mark.parametrize("counter", [[0, 0, 0, 0], [2**64 - 1, 2**64 - 1, 2**64 - 1, 7]])
+def test_further_words_are_those_of_numpys_jump(counter: list[int]) -> None:
+    """Wherever the stream stands. It stands there afterwards, to the last bit of its state."""
+    for drawn, halved in itertools.product(range(9), (False, True)):
+        (stream,) = streams(1)
+        bits: Any = stream.bit_generator
+        bits.state = {**bits.state, "state": {**bits.state["state"], "counter": np.array(counter, np.uint64)}}
+        bits.random_raw(drawn)
+        if halved:  # the other half of a word is kept for the next number of 32 bits
+            stream.integers(0, 5, dtype=np.uint32)
+        before, place = repr(bits.state), bits.state["buffer_pos"]
+        expected = bits.jumped().random_raw(place + 6)[place:]
+        np.testing.assert_array_equal(noise_draws._further(stream, 6), expected)
+        assert repr(bits.state) == before
 
 
 def test_no_word_is_used_twice() -> None:

@@ -211,20 +211,20 @@ def test_r_squared() -> None:
     x = np.array([[0.0], [1.0], [2.0], [3.0]], dtype=np.float32)
     y = np.array([1.0, 0.0, 2.0, 5.0], dtype=np.float32)
     problem = linreg([1], 0, 0.0, False, "zeros", 1.0)
-    scores = evaluate(
-        problem, federation(x, y, [2, 2], 0), torch.ones(1, dtype=torch.float64)
-    )  # errors 1, -1, 0, -2
-    assert scores.test_metric == pytest.approx(1 - 6 / 14)
-    assert scores.test_error == pytest.approx(6 / 14)
-    assert (
-        scores.test_loss == scores.train_loss == pytest.approx(6 / 8)
-    )  # no test set: the training records stand in
+    ones = torch.ones(1, dtype=torch.float64)
+    scores = evaluate(problem, federation(x, y, [2, 2], 0), ones)  # errors 1, -1, 0, -2
+    assert scores.train_metric == pytest.approx(1 - 6 / 14)
+    assert scores.train_loss == pytest.approx(6 / 8)
+    assert np.isnan([scores.test_metric, scores.test_error, scores.test_loss]).all(), "there is no test set"
+    tested = evaluate(problem, federation(x, y, [1, 1], 0, tests=2), ones)  # errors 0, -2 of 2, 5
+    assert tested.test_error == pytest.approx(4 / 4.5)
+    assert tested.test_loss == pytest.approx(1)
     mean = evaluate(
         linreg([1], 0, 0.0, True, "zeros", 1.0),
         federation(x, y, [2, 2], 0),
         torch.tensor([0.0, 2.0]).double(),
     )
-    assert mean.test_metric == pytest.approx(0)
+    assert mean.train_metric == pytest.approx(0)
 
 
 def test_images_stay_bytes_until_their_batch() -> None:

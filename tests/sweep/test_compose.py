@@ -4,6 +4,8 @@ would have made of every job.
 
 from __future__ import annotations
 
+import os
+import pickle
 import random
 import time
 from functools import cache
@@ -22,7 +24,7 @@ from omegaconf import OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
 from dpfl_bench.checks.errors import ConfigError
-from dpfl_bench.config.compose import GROUPS, Composer
+from dpfl_bench.config.compose import GROUPS, Composer, composed
 
 GROUP_CHOICES = [
     *(
@@ -120,8 +122,27 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
+READ: dict[tuple[Any, ...], bytes] = {}
+LOAD = OmegaConf.load
+
+
+def load_once(file: Any) -> Any:
+    """OmegaConf.load, which takes a third of Hydra's time: the same files for each of 600 jobs."""
+    there = os.stat(file.name)
+    key = (file.name, there.st_mtime_ns, there.st_size)
+    if key not in READ:
+        READ[key] = pickle.dumps(LOAD(file))
+    return pickle.loads(READ[key])
+
+
 def by_hydra(overrides: tuple[str, ...], folder: Path | None, name: str) -> Any:
     """Every job by Hydra from the beginning, as its documentation says."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(OmegaConf, "load", load_once)
+        return _by_hydra(overrides, folder, name)
+
+
+def _by_hydra(overrides: tuple[str, ...], folder: Path | None, name: str) -> Any:
     path = create_config_search_path("pkg://dpfl_bench.conf")
     if folder:
         path.prepend("user", f"file://{folder}", "main")
@@ -246,6 +267,23 @@ def test_the_dictionaries_of_two_jobs_are_their_own() -> None:
         2,
         "breast_cancer",
     )
+
+
+def test_a_users_file_that_changed_is_read_again(folder: Path) -> None:
+    """In his folder, and where hydra.searchpath leads. The package's own stay as they were read."""
+    there = f"hydra.searchpath=[file://{folder}]"
+    ways = ((["algo=mine"], str(folder)), (["algo=mine", there], None))
+    text = (folder / "algo/mine.yaml").read_text()
+    for mu in (1, 2):
+        (folder / "algo/mine.yaml").write_text(text.replace("${lr}", str(mu)))
+        for overrides, config_dir in ways:
+            assert composed(overrides, config_dir).config["algo"]["mu"] == mu
+    expected = composed(["algo=scaffnew"])
+    expected.config["algo"]["name"] = "changed"
+    again = composed(["algo=scaffnew"])
+    assert again.config["algo"]["name"] == "scaffnew"
+    with pytest.raises(ConfigError, match="Could not find 'algo/mine'"):
+        composed(["algo=mine"])
 
 
 # --- sweeps ---

@@ -43,6 +43,16 @@ class SendDoor:
         return self.bound is not None and (self.noise > 0 or self.privunit is not None)
 
     @property
+    def noisy_messages(self) -> bool:
+        """Whether clients randomise what they send; else only the server adds noise, if anybody."""
+        return self.private and (self.privunit is not None or self.trust != "central")
+
+    @property
+    def vectors(self) -> int:
+        """How many sums of d numbers a round has: see `Sums.leave`."""
+        return 2 if self.noisy_messages else 1
+
+    @property
     def sums(self) -> Collection[str]:
         """Names of the sums that are released beside the messages' and cost eps of their own."""
         named = {"norms": bool(self.norm_noise), "bits": self.quantile is not None}
@@ -59,9 +69,23 @@ class Sums:
 
     clip: float  # C of this round
     total: Tensor  # (d,): of the messages
+    # (d,): of the bounded updates, where clients add noise; else nothing, for `total` is that sum
+    signal: Tensor | float = 0.0
     squares: Tensor | float = 0.0  # of |update|^2 after bounding, as far as the server's step may use it
     naive: Tensor | float = 0.0  # of |message|^2
     below: Tensor | float = 0.0  # of (1[norm <= C] - 1/2)
     clients: int = 0
     blanked: int = 0  # updates that were not finite and count as zero
     norms: list[Tensor] = field(default_factory=list)  # of the updates before bounding
+
+    def leave(self, rows: Tensor) -> None:
+        """Put the vectors into `rows`, (1 or 2, d), and keep none."""
+        rows[0], self.total = self.total, self.total[:0].clone()
+        if len(rows) > 1:
+            rows[1], self.signal = self.signal, 0.0
+
+    def take(self, rows: Tensor) -> None:
+        """Have the vectors that were left there."""
+        self.total = rows[0]
+        if len(rows) > 1:
+            self.signal = rows[1]

@@ -27,6 +27,7 @@ class SendPassage(Sums):
         """clip: C of this round. total: zeros, (d,)."""
         super().__init__(clip, total.to(door.format(total)))
         self.door, self.round, self.dtype = door, round, total.dtype
+        self.released = self.total  # the sum with all noise in it, once the round has ended
 
     @property
     def noise(self) -> SendNoise:
@@ -60,6 +61,7 @@ class SendPassage(Sums):
         """Add the sums of one group of the round's clients."""
         self.clip = part.clip
         self.total = self.total + part.total
+        self.signal = self.signal + part.signal
         self.squares = self.squares + part.squares
         self.naive = self.naive + part.naive
         self.below = self.below + part.below
@@ -79,6 +81,7 @@ class SendPassage(Sums):
             ledger.record(self.round.cohort)
             for name in door.sums:
                 ledger.record_sum(name)
+        self.released = total
         wide = device.wide(total.device)
         scalars = [
             torch.as_tensor(value / divisor, dtype=wide, device=total.device).to(self.dtype)
@@ -86,6 +89,15 @@ class SendPassage(Sums):
         ]
         mean = (total / divisor).to(self.dtype)
         return Sent(mean, mean.new_empty(0, len(mean)), *scalars)
+
+    def signal_and_noise(self) -> tuple[Tensor, Tensor]:
+        """What the released mean is made of: the mean of the bounded updates, and its noise, (d,)
+        each. The noise is what the release differs by, so it is exact to the rounding of the sum.
+        """
+        wide, divisor = device.wide(self.released.device), self.round.divisor
+        kept = self.signal if self.door.noisy_messages else self.total
+        signal = torch.as_tensor(kept, device=self.released.device).to(wide).expand_as(self.released)
+        return signal / divisor, (self.released.to(wide) - signal) / divisor
 
     def next_clip(self) -> float:
         """C of the next round."""
@@ -102,6 +114,8 @@ class SendPassage(Sums):
         """
         door = self.door
         self.total = self.total + messages.sum(0)
+        if door.noisy_messages:
+            self.signal = self.signal + bounded.sum(0)
         self.clients += len(messages)
         self.norms.append(norms)
         if door.quantile is not None:

@@ -81,9 +81,10 @@ def ended(finished: Sequence[Run], bad: Sequence[Row], by: str) -> list[Caveat]:
         said.append(Caveat("diverged", says, {"runs": early}))
     if len(points) < len(bad):
         silent = [point["run_ids"][0] for point in bad if not set(point["run_ids"]) & set(early)]
+        instead = " Without a test set use --by train_loss." if by.startswith("test_") else ""
         says = (
             f"No {by.replace('_', ' ')} in {len(silent)} points"
-            f" ({silent[0]}{', ...' if len(silent) > 1 else ''}): they cannot be best."
+            f" ({silent[0]}{', ...' if len(silent) > 1 else ''}): they cannot be best.{instead}"
         )
         said.append(Caveat("no_error", says, {"runs": silent}))
     return said

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -85,20 +85,26 @@ def columns(folder: Path) -> list[str]:
 
 def _at_end(folder: Path, column: str, values: Mapping[int, float], window: Last) -> float:
     """values: round -> value, of one seed that was played to its end."""
-    end = max(values)
-    count = window.of(end)
-    if count > end:
-        raise ConfigError(f"last={window}: expected at most the {end} rounds of run {folder.name}")
-    wanted = range(end - count + 1, end + 1)
-    there = [number for number in wanted if number in values]
-    if len(there) < count:
-        raise ConfigError(
-            f"last={window}: run {folder.name} evaluated {len(there)} of its last {count} rounds; run it"
-            f" with eval_last={count} (or eval_every=1), or say last=1"
-        )
+    wanted = at_end(values, window, folder.name)
     if any(math.isnan(values[number]) for number in wanted):
         raise _blank(folder, column)
-    return math.fsum(values[number] for number in wanted) / count
+    return math.fsum(values[number] for number in wanted) / len(wanted)
+
+
+def at_end(evaluated: Collection[int], window: Last, run: str) -> range:
+    """The rounds at the end that count; ConfigError where one of them was not evaluated."""
+    end = max(evaluated)
+    count = window.of(end)
+    if count > end:
+        raise ConfigError(f"last={window}: expected at most the {end} rounds of run {run}")
+    wanted = range(end - count + 1, end + 1)
+    there = [number for number in wanted if number in evaluated]
+    if len(there) < count:
+        raise ConfigError(
+            f"last={window}: run {run} evaluated {len(there)} of its last {count} rounds; run it"
+            f" with eval_last={count} (or eval_every=1), or say last=1"
+        )
+    return wanted
 
 
 def _by_seed(folder: Path, column: str) -> dict[int, dict[int, float]]:

@@ -5,7 +5,7 @@ was asked) and quantities (what came of it).
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -13,10 +13,10 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from dpfl_bench.budget.guarantee import Guarantee
 from dpfl_bench.checks.errors import ConfigError
 from dpfl_bench.config.identity import GROUPS
-from dpfl_bench.results.collect.columns import flat, value_of
+from dpfl_bench.results.collect.columns import counted, flat, value_of
+from dpfl_bench.results.collect.measures import Last, at_end
 from dpfl_bench.results.folder import RunFolder
 from dpfl_bench.results.select.expressions import Expression
 from dpfl_bench.results.select.intervals import Key
@@ -35,6 +35,17 @@ class Source(Protocol):
     def exact(self) -> bool:
         """Whether its quantities have no randomness."""
 
+    @property
+    def diverged(self) -> bool: ...
+
+    @property
+    def identity(self) -> Hashable:
+        """Two sources of one identity are the same numbers, as where two sweeps share a run."""
+
+    @property
+    def asked(self) -> Mapping[str, Any]:
+        """Every setting that can change its numbers."""
+
     def field(self, name: str) -> Any:
         """What it was asked, or a number that came of it; None where it has none."""
 
@@ -51,6 +62,15 @@ class Facts:
     settings: Mapping[str, Any]  # flat
     numbers: Mapping[str, Any]
     exact: bool = True
+    diverged: bool = False
+
+    @property
+    def asked(self) -> Mapping[str, Any]:
+        return self.settings
+
+    @property
+    def identity(self) -> Hashable:
+        return self.prefix, str(sorted(self.settings.items()))
 
     def field(self, name: str) -> Any:
         if name == "sweep":
@@ -75,9 +95,21 @@ class Run:
     exact: bool = field(default=False, init=False)
 
     @cached_property
+    def text(self) -> dict[str, str]:
+        """Its config: the YAML of each value by dotted name."""
+        return flat((self.path / ".hydra" / "config.yaml").read_text())
+
+    @cached_property
     def settings(self) -> dict[str, Any]:
-        text = flat((self.path / ".hydra" / "config.yaml").read_text())
-        return {key: value_of(value) for key, value in text.items()}
+        return {key: value_of(value) for key, value in self.text.items()}
+
+    @cached_property
+    def asked(self) -> Mapping[str, Any]:
+        return counted(self.text)
+
+    @property
+    def identity(self) -> Hashable:
+        return self.path
 
     @cached_property
     def rounds(self) -> np.ndarray:
@@ -102,12 +134,6 @@ class Run:
         return bool(self.result["status"] == "diverged")
 
     @cached_property
-    def guarantee(self) -> Guarantee | None:
-        """Of privacy.json; None without privacy."""
-        told = RunFolder(self.path).read("privacy.json") or {}
-        return Guarantee.read({**self.result, **told}) if told.get("private") else None
-
-    @cached_property
     def leaks(self) -> tuple[str, ...]:
         """What of the data goes into training outside every accountant."""
         told = RunFolder(self.path).read("privacy.json") or {}
@@ -125,12 +151,18 @@ class Run:
         return self.result.get(name) if value is None else value
 
     def by_seed(self, quantity: Expression, last: int | str) -> dict[Key, float]:
-        seeds, _, values = self.over_rounds(quantity)
+        seeds, rounds, values = self.over_rounds(quantity)
+        window = Last.parse(last)
         ends: dict[Key, float] = {}
         for seed in self.result["seeds"]:
-            known = values[seeds == seed]
-            whole = len(known) and not self.diverged
-            ends[self.split, seed] = float(known[-_window(last, len(known)) :].mean()) if whole else math.nan
+            known = dict(zip(rounds[seeds == seed].astype(int).tolist(), values[seeds == seed], strict=True))
+            if self.diverged:
+                ends[self.split, seed] = math.nan
+                continue
+            counted = [known[number] for number in at_end(known, window, self.path.name)]
+            if any(map(math.isnan, counted)):
+                raise ConfigError(f"{quantity.text}: run {self.path} left it blank at its end")
+            ends[self.split, seed] = math.fsum(counted) / len(counted)
         return ends
 
     def over_rounds(
@@ -142,6 +174,12 @@ class Run:
         names = {name: self._column(rows, name) for name in (*quantity.names, x)}
         values = np.broadcast_to(quantity.of(names), rows["seed"].shape)
         return rows["seed"], names[x], values
+
+    def last_good(self, x: str) -> float:
+        """Of a run that diverged: x of the last evaluated round before it did."""
+        where, rows = self.result["diverged"], self.rounds
+        before = (rows["seed"] == where["seed"]) & (rows["round"] < where["round"])
+        return float(max(rows[x][before], default=-math.inf))
 
     def _column(self, rows: np.ndarray, name: str) -> np.ndarray:
         column = name.removeprefix(f"{ITERATES}.")
@@ -155,13 +193,6 @@ class Run:
                 f" columns are {', '.join(rows.dtype.names or ())}"
             )
         return np.full(rows["seed"].shape, as_number(value, name))
-
-
-def _window(last: int | str, rounds: int) -> int:
-    """How many of the evaluated rounds count: so many, or so large a share, one at least."""
-    if isinstance(last, int):
-        return last
-    return max(1, round(float(last.removesuffix("%")) / 100 * rounds))
 
 
 def of_settings(settings: Mapping[str, Any], name: str) -> Any:

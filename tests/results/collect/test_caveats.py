@@ -237,7 +237,10 @@ def test_points_without_the_measure_did_not_diverge() -> None:
     finish("silent", local_steps=50, rounds=2, **SEEDS)
     found = said("--by", "test_loss")
     assert "diverged" not in found
-    assert found["no_error"]["says"] == "No test loss in 1 points (silent): they cannot be best."
+    assert (
+        found["no_error"]["says"] == "No test loss in 1 points (silent): they cannot be best."
+        " Without a test set use --by train_loss."
+    )
 
 
 def test_a_run_of_several_seeds_that_tells_no_spread_has_none() -> None:

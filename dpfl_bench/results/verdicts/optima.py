@@ -8,16 +8,25 @@ from typing import Any
 import numpy as np
 
 from dpfl_bench.checks.errors import ConfigError
-from dpfl_bench.papers.evidence import FAILS, HOLDS, UNDECIDED, GroupTest, Missing, Outcome, said, short
 from dpfl_bench.results.select.cells import Cell, cells
 from dpfl_bench.results.select.expressions import parse
 from dpfl_bench.results.select.sources import as_number
+from dpfl_bench.results.verdicts.group import (
+    FAILS,
+    HOLDS,
+    UNDECIDED,
+    GroupTest,
+    Missing,
+    Outcome,
+    said,
+    short,
+)
 
 R2_APART = 0.05  # fits that are less apart in R^2 are not told apart
 
 
 def interior(test: GroupTest) -> Outcome:
-    by_value = test.along(test.claim.terms["along"])
+    by_value = test.along(test.terms["along"])
     best, ends = test.best(by_value), (min(by_value), max(by_value))
     if best in ends:
         inner = {value: cell for value, cell in by_value.items() if value not in ends}
@@ -34,7 +43,7 @@ def interior(test: GroupTest) -> Outcome:
 
 
 def best_at(test: GroupTest) -> Outcome:
-    terms = test.claim.terms
+    terms = test.terms
     by_value, asked = test.along(terms["along"]), terms["at"]
     wanted = _number(asked, test) if isinstance(asked, str) else float(asked)
     best, values = test.best(by_value), list(by_value)
@@ -65,7 +74,7 @@ def _number(asked: str, test: GroupTest) -> float:
 
 def best_moves(test: GroupTest) -> Outcome:
     """A move counts where the seeds tell the two best values apart in the later one's runs."""
-    terms, name = test.claim.terms, test.claim.terms["along"]
+    terms, name = test.terms, test.terms["along"]
     together: dict[Any, dict[Any, Cell]] = {}
     for cell in cells(test.sources, test.question(terms["with"], name)):
         together.setdefault(cell.at[terms["with"]], {})[cell.at[name]] = cell
@@ -97,7 +106,7 @@ def best_moves(test: GroupTest) -> Outcome:
 
 
 def fits(test: GroupTest) -> Outcome:
-    terms = test.claim.terms
+    terms = test.terms
     points = [(cell.at[terms["x"]], cell.mean) for cell in cells(test.sources, test.question(terms["x"]))]
     if len(points) < 3:
         raise Missing(f"three values of {terms['x']}")

@@ -7,13 +7,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from dpfl_bench.papers.artefact import Claim
 from dpfl_bench.results.select.cells import Cell, Question, cells
 from dpfl_bench.results.select.intervals import Interval, exactly, of_difference
 from dpfl_bench.results.select.sources import Source
 
 HOLDS, FAILS, UNDECIDED = "holds", "does not hold", "undecided"
-UNTESTED = "cannot be tested at this scale"
 
 
 @dataclass(frozen=True)
@@ -30,11 +28,12 @@ class Missing(Exception):
 class GroupTest:
     """A claim on the sources of one group."""
 
-    claim: Claim
+    asked: Question  # without fields
+    terms: Mapping[str, Any]  # the keys that the claim's kind has of its own
     sources: Sequence[Source]
 
     def question(self, *names: str) -> Question:
-        return self.claim.question(self.claim.y, *names)
+        return replace(self.asked, fields=names)
 
     @property
     def sign(self) -> int:

@@ -7,7 +7,9 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
-from dpfl_bench.papers.evidence import (
+from dpfl_bench.results.select.cells import Cell, cells
+from dpfl_bench.results.select.intervals import Interval, of_difference
+from dpfl_bench.results.verdicts.group import (
     FAILS,
     HOLDS,
     UNDECIDED,
@@ -20,12 +22,10 @@ from dpfl_bench.papers.evidence import (
     short,
     worst,
 )
-from dpfl_bench.results.select.cells import Cell, cells
-from dpfl_bench.results.select.intervals import Interval, of_difference
 
 
 def better(test: GroupTest) -> Outcome:
-    terms = test.claim.terms
+    terms = test.terms
     margin = float(terms.get("by_at_least", 0))
     if "rounds" not in terms:
         difference = test.gain(test.side(terms["of"]), test.side(terms["than"]))
@@ -47,7 +47,7 @@ def _by_round(test: GroupTest, where: Mapping[str, Any]) -> dict[float, Cell]:
 
 
 def alike(test: GroupTest) -> Outcome:
-    terms = test.claim.terms
+    terms = test.terms
     within = float(terms["within"])
     difference = test.gain(test.side(terms["of"]), test.side(terms["than"]))
     inside = -within <= difference.low and difference.high <= within
@@ -57,7 +57,7 @@ def alike(test: GroupTest) -> Outcome:
 
 
 def ordered(test: GroupTest) -> Outcome:
-    name, order = test.claim.terms["along"], test.claim.terms["order"]
+    name, order = test.terms["along"], test.terms["order"]
     sides = [test.side({name: value}) for value in order]
     gains = [test.gain(*pair) for pair in pairwise(sides)]
     pairs = zip(order[:-1], order[1:], gains, strict=True)
@@ -67,7 +67,7 @@ def ordered(test: GroupTest) -> Outcome:
 
 def trend(test: GroupTest, sign: int) -> Outcome:
     """sign 1: falls; -1: rises."""
-    by_value = list(test.along(test.claim.terms["along"]).values())
+    by_value = list(test.along(test.terms["along"]).values())
     steps = [gain(later, earlier, sign) for earlier, later in pairwise(by_value)]
     whole = gain(by_value[-1], by_value[0], sign)
     against = sum(step.high < 0 for step in steps)
@@ -77,7 +77,7 @@ def trend(test: GroupTest, sign: int) -> Outcome:
 
 
 def gain_grows(test: GroupTest) -> Outcome:
-    terms = test.claim.terms
+    terms = test.terms
     sides = []
     for side in (terms["of"], terms["than"]):
         asked = test.question(terms["with"])
@@ -100,7 +100,7 @@ def _paired(ours: Cell, theirs: Cell, sign: int) -> dict[Any, float]:
 
 
 def reaches(test: GroupTest) -> Outcome:
-    terms = test.claim.terms
+    terms = test.terms
     interval = test.side(terms.get("of", {})).interval
     if "most" in terms:
         flipped = Interval(-interval.mean, -interval.high, -interval.low, interval.count)
@@ -109,7 +109,7 @@ def reaches(test: GroupTest) -> Outcome:
 
 
 def equal(test: GroupTest) -> Outcome:
-    terms = test.claim.terms
+    terms = test.terms
     ours, wanted = test.side({}), terms["to"]
     if isinstance(wanted, str):
         (theirs,) = cells(test.sources, replace(test.question(), y=wanted))
