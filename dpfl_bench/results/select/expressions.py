@@ -100,5 +100,6 @@ def _value(node: ast.expr, values: Mapping[str, Any]) -> Any:
     if isinstance(node, ast.Call):
         name, arguments = _dotted(node.func), [_value(argument, values) for argument in node.args]
         return _OF_ONE[name](*arguments) if name in _OF_ONE else reduce(_OF_SEVERAL[name], arguments)
-    assert isinstance(node, ast.Constant) and isinstance(node.value, int | float)
+    assert isinstance(node, ast.Constant)
+    assert isinstance(node.value, int | float)
     return np.float64(node.value)  # Python's own numbers raise at 1 / 0, and have no bound in size
