@@ -64,11 +64,44 @@ def _elsewhere(tmp_path: Path, calibrations: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.chdir(tmp_path)
 
 
+# They take longest, and come first: at the end the workers share out what takes a moment. Those
+# that wait for other processes stand between those that compute.
+FIRST = (
+    "sweep/test_joblib",
+    "privacy/test_attacks",
+    "sweep/test_slurm_real",
+    "federation/test_rounds",
+    "experiment/test_resume",
+    "sweep/test_compose",
+    "federation/test_crew_signals",
+    "privacy/test_brackets",
+    "federation/test_crew_deaths",
+    "federation/test_crew",
+    "test_same_numbers",
+    "test_wheel",
+    "results/test_origin",
+    "docs/test_commands",
+    "privacy/test_calibration",
+    "federation/test_adversarial",
+    "budget/test_epsilons",
+    "config/test_experiments",
+    "algorithms/test_toy",
+    "results/collect/test_escape",
+)
+TESTS = Path(__file__).parent
+
+
+def _place(item: pytest.Item) -> int:
+    name = str(item.path).removeprefix(f"{TESTS}/").removesuffix(".py")
+    return FIRST.index(name) if name in FIRST else len(FIRST)
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Under `one_in(n)`, each n-th case of a test belongs to the fast part and the others are
-    slow.
+    """The longest tests first. Under `one_in(n)`, each n-th case of a test belongs to the fast part
+    and the others are slow.
     """
+    items.sort(key=_place)
     seen: Counter[str] = Counter()
     for item in items:
         mark = item.get_closest_marker("one_in")

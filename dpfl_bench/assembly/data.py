@@ -97,7 +97,8 @@ def load_data(settings: Settings) -> Data:
     lot_size.check(settings.batch_size, holders.smallest)
     lots = LotRule(settings.batch_size, settings.sample_rate)
     where, numbers = device.choose(settings.device), device.dtype(settings.dtype)
-    dealt, indices = digest(parts), Indices.of(len(raw.train_y), records.split_off, parts)
+    indices = Indices.of(len(raw.train_y), records.split_off, parts, records.taken)
+    dealt = digest(indices.parts)
     records, parts = arranged(records, parts)
     return Data(
         Federation(records, parts, lots, where, numbers), records, parts, holders, dealt, loaded, indices

@@ -105,6 +105,8 @@ def _hash(settings: Mapping[str, Any], doors_open: bool, left_out: Collection[st
     }
     for group in GROUPS:
         node = by_choice(group, kept[group])
+        if group == "dataset" and node.get("keep", 0) is None and untold_of(kept[group], {"keep": ""}):
+            hidden[group] = {*hidden[group], "keep"}  # all of a set, as before there was that key
         kept[group] = {key: value for key, value in node.items() if key not in hidden[group]}
     kept["privacy"] = _of_privacy(kept["privacy"])
     if doors_open:

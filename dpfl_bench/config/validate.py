@@ -14,6 +14,7 @@ from dpfl_bench.config.catalogue import GROUPS
 from dpfl_bench.config.compose import Composed
 from dpfl_bench.config.ranges import SETTINGS
 from dpfl_bench.config.settings import Settings
+from dpfl_bench.config.targets import ours
 from dpfl_bench.config.typed import check_names, checked
 from dpfl_bench.federation import dealing
 
@@ -42,8 +43,8 @@ def settings(composed: Composed, used: Collection[str] = fits.GROUPS) -> Setting
     for group in GROUPS[:-1]:
         config[group] = _as_reference(group, config[group], composed.reference[group])
     _check_choices(config)
-    dataset = _as_many_clients(config, composed)
-    config["dataset"] = _as_the_model_sees(_without_stale(dataset, composed.reference["dataset"]))
+    dataset, reference = _kept(_as_many_clients(config, composed), composed.reference["dataset"])
+    config["dataset"] = _as_the_model_sees(_without_stale(dataset, reference))
     _fill_suggested(config)
     tracker_names.check(config["trackers"])
     config["measure"] = measures.check(config["measure"])
@@ -94,6 +95,20 @@ def _as_reference(path: str, value: Any, reference: Any) -> Any:
         return {key: _as_reference(f"{path}.{key}", value[key], reference[key]) for key in value}
     kind = CHOICES.get(path, Any if reference is None else type(reference))
     return checked(path, value, kind)
+
+
+def _kept(dataset: dict[str, Any], reference: Mapping[str, Any]) -> tuple[dict[str, Any], Mapping[str, Any]]:
+    """Both with so many records as `keep` leaves of an image set."""
+    keep, known = dataset.get("keep"), reference["records"]
+    if keep is None or not ours(dataset) or known is None:
+        return dataset, reference
+    if not isinstance(keep, int) or isinstance(keep, bool) or not 1 <= keep <= known:
+        raise ConfigError(
+            f"dataset.keep={keep}: expected a whole number, at least 1 and at most {known}, the training"
+            " images of the set (null: all)"
+        )
+    records = keep if dataset["records"] == known else dataset["records"]
+    return {**dataset, "records": records}, {**reference, "records": keep}
 
 
 def _as_many_clients(config: Mapping[str, Any], composed: Composed) -> dict[str, Any]:

@@ -22,11 +22,19 @@ class Indices:
     test: np.ndarray  # those of the test records that were split off; empty where the source has a test set
 
     @staticmethod
-    def of(records: int, split_off: np.ndarray | None, parts: list[np.ndarray]) -> Indices:
-        """parts: of the records that were left after `split_off` (a mask) was taken away."""
-        test = np.zeros(records, bool) if split_off is None else split_off
-        left = np.flatnonzero(~test)
-        return Indices(records, [left[part] for part in parts], np.flatnonzero(test))
+    def of(
+        records: int,
+        split_off: np.ndarray | None,
+        parts: list[np.ndarray],
+        taken: np.ndarray | None = None,
+    ) -> Indices:
+        """parts: of the records that were left after `split_off` (a mask) was taken away. taken:
+        places of those that were dealt before the split; None: all.
+        """
+        places = np.arange(records) if taken is None else taken
+        test = np.zeros(len(places), bool) if split_off is None else split_off
+        left = places[~test]
+        return Indices(records, [left[part] for part in parts], places[test])
 
     @property
     def parts(self) -> list[np.ndarray]:

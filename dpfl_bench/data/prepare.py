@@ -96,11 +96,13 @@ def owned(raw: Records, parts: list[np.ndarray]) -> Records:
     owners = np.full(len(raw.train_y), -1)
     for client, part in enumerate(parts):
         owners[part] = client
-    if sum(map(len, parts)) != len(owners) or owners.min() < 0:
+    if sum(map(len, parts)) != (owners >= 0).sum():
         raise DataError(
-            "dataset.split=client: expected a partition that deals each record to one client, such as"
+            "dataset.split=client: expected a partition that deals no record to two clients, such as"
             " partition=iid"
         )
+    if owners.min() < 0:
+        raw, owners = _taken(raw, owners >= 0), owners[owners >= 0]
     if raw.owners is not None and raw.test_owners is not None and np.array_equal(raw.owners, owners):
         raise DataError(
             f"dataset.split=client: {raw.source}: each client has test records of its own already: use"
@@ -121,6 +123,16 @@ def owned(raw: Records, parts: list[np.ndarray]) -> Records:
         source=source,
         expected=expected,
         counted=counted,
+    )
+
+
+def _taken(raw: Records, dealt: np.ndarray) -> Records:
+    """Without the training records that were dealt to nobody. dealt: a mask, (n,)."""
+    source = f"{raw.source}, {int((~dealt).sum())} training records dealt to nobody"
+    owners = None if raw.owners is None else raw.owners[dealt]
+    taken = np.flatnonzero(dealt)
+    return replace(
+        raw, train_x=raw.train_x[dealt], train_y=raw.train_y[dealt], owners=owners, source=source, taken=taken
     )
 
 

@@ -56,6 +56,9 @@ class Records:
         None  # (n,) of the source's training records, those that became test records
     )
 
+    # (n,) places among the source's training records, where some were dealt to nobody and left out
+    taken: np.ndarray | None = None
+
     law: Scaling | None = (
         # each feature's mean and deviation by the law that generated the records, None where there
         # is none

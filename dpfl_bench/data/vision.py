@@ -6,22 +6,38 @@ from __future__ import annotations
 
 from math import prod
 from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
+from dpfl_bench.checks.ranges import COUNT
 from dpfl_bench.data import source as sources
 from dpfl_bench.data.folder import data_root
 from dpfl_bench.data.image_sets import SETS, ZIP, ImageSet, find
-from dpfl_bench.data.records import Records
+from dpfl_bench.data.records import DataError, Records
 from dpfl_bench.data.source import FETCH, MISMATCH, MISSING, OK, UNVERIFIED, Dataset, Presence, Source
 from dpfl_bench.data.torchvision_import import import_torchvision
+from dpfl_bench.rng import generator
+
+if TYPE_CHECKING:
+    import numpy as np
 
 
-def load(*, name: str, root: str | None, download: bool, verify: bool) -> Records:
+def load(
+    *,
+    name: str,
+    root: str | None,
+    download: bool,
+    verify: bool,
+    keep: Annotated[int | None, COUNT] = None,
+    seed: int = 0,
+) -> Records:
     """Images as uint8 (n, channels, height, width), upright. name: one of SETS (any case, with or
     without underscores).
 
     verify: the files must be the whole set's, by torchvision's checksums. Without it the parts that
     are there are taken, unchecked: `Records.subset` says how many, `source` says if only the
     training or only the test files are there. The latter's images are then training records.
+
+    keep: how many of the training images there are to be, drawn at random by `seed`; None: all.
     """
     from dpfl_bench.data import image_download, image_files  # with numpy, which a dry run does without
 
@@ -48,7 +64,20 @@ def load(*, name: str, root: str | None, download: bool, verify: bool) -> Record
     both = (train, test) if train else (test, train)
     (train_x, train_y), (test_x, test_y) = (image_files.read(kind, source, folder, part) for part in both)
     where = f"torchvision {kind.title} in {folder / kind.folder}{note}{checked}"
+    if keep is not None:
+        kept = _drawn(len(train_y), keep, seed)
+        where += f", {keep} of {len(train_y)} training images"
+        train_x, train_y = train_x[kept], train_y[kept]
     return Records(train_x, train_y, test_x, test_y, None, kind.classes, where, sum(kind.records))
+
+
+def _drawn(images: int, keep: int, seed: int) -> np.ndarray:
+    """Places of `keep` images, in their order."""
+    import numpy as np
+
+    if not 1 <= keep <= images:
+        raise DataError(f"dataset.keep={keep}: expected 1 to {images}, the training images that are there")
+    return np.sort(generator(seed, "kept").permutation(images)[:keep])
 
 
 # what is known without loading

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
     from dpfl_bench.federation.parts import Parts
 
-DRAWS = 1000  # of unequal sizes
-
 
 @deals()
 def iid(labels: np.ndarray, owners: np.ndarray | None, clients: int, rng: np.random.Generator) -> Parts:
@@ -130,6 +128,45 @@ def similarity(
     return [np.sort(np.concatenate(pair)) for pair in zip(alike, skewed, strict=True)]
 
 
+def _not_known(records: int, clients: int, node: Node) -> None:
+    """The records alone say how many a client gets."""
+
+
+@deals(smallest=_not_known, by_class=True)
+def one_label(
+    labels: np.ndarray,
+    owners: np.ndarray | None,
+    clients: int,
+    rng: np.random.Generator,
+    percent: Annotated[float, SIMILARITY],
+) -> Parts:
+    """`percent` % of each client's records at random, the rest of one class: client i has class i %
+    classes (the code of dpscaffold's authors; `similarity` is what the paper says).
+
+    A client has n / clients records, fewer where its class runs out: the clients of a class share
+    it evenly. Records that are left over are dealt to nobody, such as all of class 40 and up at 40
+    clients and percent 0.
+    """
+    import numpy as np
+
+    from dpfl_bench.federation.parts import equal_sizes
+
+    _classes(labels, "one_label")
+    ranges.check("partition.percent", percent, SIMILARITY)
+    preconditions.enough(len(labels), clients)
+    order, size, values = rng.permutation(len(labels)), len(labels) // clients, np.unique(labels)
+    random = int(size * percent / 100 + 0.5)
+    parts = np.split(order[: clients * random], clients)
+    rest = order[clients * random :]
+    for place, value in enumerate(values[:clients]):
+        own = np.arange(place, clients, len(values))
+        left = rest[labels[rest] == value]
+        sizes = equal_sizes(min(len(left), len(own) * (size - random)), len(own))
+        for client, piece in zip(own, np.split(left[: sizes.sum()], np.cumsum(sizes)[:-1]), strict=True):
+            parts[client] = np.concatenate([parts[client], piece])
+    return [np.sort(part) for part in parts]
+
+
 @deals(by_class=True)
 def dirichlet(
     labels: np.ndarray,
@@ -171,6 +208,8 @@ def _drawn_uneven(records: int, clients: int, node: Node) -> int:
     from dpfl_bench.rng import generator
 
     draw = generator(node["seed"], "partition")
+    from dpfl_bench.federation.uneven import uneven_sizes
+
     return int(uneven_sizes(records, clients, node["spread"], draw).min())
 
 
@@ -187,44 +226,13 @@ def uneven(
     """
     import numpy as np
 
+    from dpfl_bench.federation.uneven import uneven_sizes
+
     ranges.check("partition.spread", spread, SPREAD)
     preconditions.enough(len(labels), clients)
     sizes = uneven_sizes(len(labels), clients, spread, rng)
     order = rng.permutation(len(labels))
     return [np.sort(part) for part in np.split(order, np.cumsum(sizes)[:-1])]
-
-
-def uneven_sizes(records: int, clients: int, spread: float, rng: np.random.Generator) -> np.ndarray:
-    """Sizes that add up to `records`, each at least 1, whose standard deviation (of n - 1) is
-    `spread` times their mean up to whole records: (clients,).
-
-    Drawn from a Gamma law, then stretched to that deviation; draws that would leave a client
-    nothing are drawn again.
-    """
-    import numpy as np
-
-    if clients == 1 or spread == 0:
-        return _whole(np.full(clients, records / clients), records)
-    for _ in range(DRAWS):
-        drawn = rng.gamma(1 / spread**2, size=clients)
-        shares = 1 + spread * (drawn - drawn.mean()) / drawn.std(ddof=1)
-        sizes = _whole(records / clients * shares, records)
-        if sizes.min() >= 1:
-            return sizes
-    raise ValueError(
-        f"partition.spread={spread:g}: {records} records in {clients} shares that far apart leave a client"
-        " without any; expected a smaller spread or fewer clients"
-    )
-
-
-def _whole(sizes: np.ndarray, records: int) -> np.ndarray:
-    """Rounded so that they add up to `records`: those that lose most by rounding down go up."""
-    import numpy as np
-
-    floor: np.ndarray = np.floor(sizes).astype(np.int64)
-    up = np.argsort(floor - sizes, kind="stable")[: records - floor.sum()]
-    floor[up] += 1
-    return floor
 
 
 # overlap
@@ -274,10 +282,6 @@ def overlap_of(records: int, clients: int, rng: np.random.Generator, percent: fl
 
 def _no_check(records: int, clients: int, node: Node) -> None:
     """How many natural clients there are does not follow from the number of records."""
-
-
-def _not_known(records: int, clients: int, node: Node) -> None:
-    """Natural clients have as many records as they have."""
 
 
 @deals(check=_no_check, smallest=_not_known, natural=True)

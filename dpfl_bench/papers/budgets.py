@@ -7,17 +7,19 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from dpfl_bench.papers.artefact import Artefact
-from dpfl_bench.results.select.sources import Facts, Run, Source
+from dpfl_bench.results.select.sources import Run, Source
 
 Ends = tuple[float, float]  # the least and the largest of the runs
 
 
 def budgets(sources: Iterable[Source], artefact: Artefact) -> dict[float, Ends]:
-    """Nominal eps -> the eps that holds. Runs without privacy are left out."""
+    """Nominal eps -> the eps that holds, infinite where none does. Runs without privacy are left
+    out.
+    """
     known: dict[float, list[float]] = {}
     for source in sources:
         nominal, valid = of_source(source)
-        if valid is not None and valid < math.inf:
+        if nominal < math.inf:
             known.setdefault(_stated(artefact, nominal), []).append(valid)
     return {nominal: (min(values), max(values)) for nominal, values in sorted(known.items())}
 
@@ -28,42 +30,26 @@ def _stated(artefact: Artefact, nominal: float) -> float:
     return float(eps) if isinstance(eps, int | float) else nominal
 
 
-def of_source(source: Source) -> tuple[float, float | None]:
-    """The eps that was stated or asked for, and the one that a valid accountant gives towards the
-    observer that is bounded. None where there is none.
+def of_source(source: Source) -> tuple[float, float]:
+    """The eps that a paper states or that was asked for, and the one that valid accountants give
+    towards the observer that is bounded. Infinite without privacy.
     """
-    if isinstance(source, Run):
-        guarantee = source.guarantee
-        if guarantee is None or guarantee.views is None:
-            return math.inf, None
-        nominal = guarantee.nominal_eps or guarantee.eps_target or guarantee.eps
-        return nominal, _valid(guarantee.views, guarantee.observer, guarantee.eps, guarantee.holds)
-    if isinstance(source, Facts) and source.prefix == "plan":
-        plan = source.numbers
-        nominal = plan.get("nominal_eps") or plan.get("eps_target") or plan["eps"]
-        holds = plan.get("accountant") != "paper"
-        return _number(nominal), _valid(plan.get("views") or {}, plan.get("observer"), plan["eps"], holds)
-    return math.inf, None
-
-
-def _valid(views: Mapping[str, Any], observer: str | None, eps: Any, holds: bool) -> float | None:
-    """The view is by the tightest valid accountant; the run's own eps may be by the paper's."""
-    view = views.get(observer or "")
-    value = _number(view if view is not None else eps if holds else None)
-    return None if math.isnan(value) else value
+    for prefix in ("result", "plan"):
+        valid = source.field(f"{prefix}.valid_eps")
+        asked = source.field(f"{prefix}.nominal_eps") or source.field(f"{prefix}.eps_target")
+        if asked is not None:
+            return _number(asked), _number(valid)
+    return math.inf, math.inf
 
 
 def _number(value: Any) -> float:
-    """Of JSON, where infinity is a word or null."""
-    try:
-        return float(value)
-    except (TypeError, ValueError):
-        return math.nan
+    """Of JSON, where infinity may be a word or null."""
+    return math.inf if value is None else float(value)
 
 
 def told(ends: Ends) -> str:
     """One number where both ends are alike."""
-    low, high = (f"{end:.4g}" for end in ends)
+    low, high = (f"{end:.4g}" if end < math.inf else "none" for end in ends)
     return low if low == high else f"{low} to {high}"
 
 

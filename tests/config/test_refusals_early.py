@@ -139,6 +139,9 @@ privacy=record privacy.clip=median privacy.neighbours=add_remove_one sample_rate
     | batch_size
 privacy=record privacy.calibration=formula privacy.v=1 | privacy.calibration=formula | exact or fixed
 privacy=record privacy.accountant=paper batch_size=2 | accountant=paper | third_party
+dataset=mnist dataset.keep=60001          | dataset.keep=60001 | at most 60000
+dataset=mnist dataset.keep=0              | dataset.keep=0     | at least 1
+dataset=mnist dataset.keep=100 clients=101 partition=one_label | clients=101 | use fewer clients
 privacy.client_share=.5                       | privacy.client_share=0.5 | privacy.accountant=paper
 privacy=record privacy.accountant=paper batch_size=2 privacy.client_share=.5 | privacy.client_share=0.5
     | sampled clients

@@ -157,6 +157,22 @@ def test_every_field_counts_or_is_known_not_to(name: str) -> None:
         assert len(ids) == len(changes)
 
 
+@pytest.mark.parametrize(("group", "key"), [("privacy", "client_share"), ("dataset", "keep")])
+def test_later_keys_count_where_they_say_something(group: str, key: str) -> None:
+    """A run that leaves them out keeps the id that it had before they were there."""
+    plain = settings_of("dataset=mnist", "partition=iid")
+    without = {**dataclasses.asdict(plain.privacy)} if group == "privacy" else dict(plain.dataset)
+    assert without.pop(key) is None
+    given = {f.name: getattr(plain, f.name) for f in dataclasses.fields(plain)}
+    as_plain = {
+        name: dataclasses.asdict(value) if dataclasses.is_dataclass(value) else value
+        for name, value in given.items()
+    }
+    assert identity.run_id(as_plain, False) == plain.run_id
+    assert identity.run_id({**as_plain, group: without}, False) == plain.run_id
+    assert identity.run_id({**as_plain, group: {**without, key: 1}}, False) != plain.run_id
+
+
 def test_a_new_version_of_the_results_is_a_new_id(monkeypatch: pytest.MonkeyPatch) -> None:
     before = DEFAULT.run_id
     monkeypatch.setattr(identity, "RESULTS_VERSION", identity.RESULTS_VERSION + 1)

@@ -35,6 +35,7 @@ PUBLIC = [
     "dpfl_bench.federation.partition.dirichlet",
     "dpfl_bench.federation.partition.iid",
     "dpfl_bench.federation.partition.natural",
+    "dpfl_bench.federation.partition.one_label",
     "dpfl_bench.federation.partition.overlap",
     "dpfl_bench.federation.partition.shards",
     "dpfl_bench.federation.partition.similarity",

@@ -18,6 +18,14 @@ PLAIN = ("dataset.standardise=none", "dataset.unit_norm=false")
 CASES = {
     "a test set is split off": ("dataset=digits", *PLAIN, "partition=dirichlet", "clients=20"),
     "within each client": ("dataset=digits", *PLAIN, "dataset.split=client", "partition=iid", "clients=20"),
+    "records dealt to nobody": (
+        "dataset=digits",
+        *PLAIN,
+        "dataset.split=client",
+        "partition=one_label",
+        "partition.percent=10",
+        "clients=8",
+    ),
     "natural clients": (
         "dataset=synthetic_logistic",
         *PLAIN,

@@ -242,11 +242,25 @@ def test_a_whole_set_whose_test_records_are_left_out_stays_whole() -> None:
 
 
 @pytest.mark.parametrize(
-    "parts", [[np.arange(60), np.arange(3)], [np.arange(59)], [np.array([0, *range(59)])]]
+    "parts", [[np.arange(60), np.arange(3)], [np.arange(59), np.arange(58, 60)], [np.array([0, *range(59)])]]
 )
 def test_splits_of_shared_records_are_refused(parts: list[np.ndarray]) -> None:
-    with pytest.raises(DataError, match="expected a partition that deals each record to one client"):
+    with pytest.raises(DataError, match="expected a partition that deals no record to two clients"):
         preparing.owned(toy([0, 1, 2] * 20), parts)
+
+
+def test_records_that_nobody_has_are_left_out() -> None:
+    raw = replace(toy([0, 1, 2] * 20), expected=60)
+    parts = [np.arange(1, 20), np.arange(30, 60)]
+    done = preparing.owned(raw, parts)
+    assert done.taken is not None
+    assert done.taken.tolist() == [*range(1, 20), *range(30, 60)]
+    assert done.owners is not None
+    assert done.owners.tolist() == [0] * 19 + [1] * 30
+    assert np.array_equal(done.train_x, raw.train_x[done.taken])
+    assert np.array_equal(done.train_y, raw.train_y[done.taken])
+    assert done.subset == "subset 49 of 60"
+    assert done.source == "toy, 11 training records dealt to nobody"
 
 
 def test_clients_that_have_test_records_keep_them() -> None:

@@ -23,8 +23,8 @@ from helpers.image_files import believe, idx, load, md5, write_images
 from helpers.real_data import real_data
 from helpers.served import serving
 
-from dpfl_bench.data import download, image_download, image_files, image_sets
-from dpfl_bench.data.records import DataError
+from dpfl_bench.data import download, image_download, image_files, image_sets, vision
+from dpfl_bench.data.records import DataError, Records
 from dpfl_bench.data.torchvision_import import import_torchvision
 
 WHOLE = {
@@ -88,6 +88,32 @@ def test_checked_files_are_read_exactly_and_upright(
     assert str(folder) in got.source
     assert "not verified" not in got.source
     assert "not verified" in load(name, tmp_path, verify=False).source
+
+
+def test_a_part_of_the_training_images(tmp_path: Path) -> None:
+    folder, _ = write_images("MNIST", tmp_path)
+    draw = np.random.default_rng(1)
+    images, labels = draw.integers(0, 256, (40, 28, 28), dtype=np.uint8), np.arange(40) % 10
+    (folder / "train-images-idx3-ubyte").write_bytes(idx(images))
+    (folder / "train-labels-idx1-ubyte").write_bytes(idx(labels.astype(np.uint8)))
+
+    def kept(keep: int | None, seed: int = 0) -> Records:
+        return vision.load(
+            name="mnist", root=str(tmp_path), download=False, verify=False, keep=keep, seed=seed
+        )
+
+    whole, some, other = kept(None), kept(15), kept(15, seed=1)
+    places = [next(i for i, x in enumerate(whole.train_x) if np.array_equal(x, own)) for own in some.train_x]
+    assert places == sorted(set(places))
+    assert some.train_y.tolist() == whole.train_y[places].tolist()
+    assert len(some.train_y) == 15
+    assert not np.array_equal(some.train_x, other.train_x)
+    assert np.array_equal(some.train_x, kept(15).train_x)
+    assert np.array_equal(some.test_x, whole.test_x)
+    assert some.subset == f"subset {15 + len(some.test_y)} of 70000"
+    assert "15 of 40 training images" in some.source
+    with refusal(r"dataset.keep=41: expected 1 to 40, the training images that are there"):
+        kept(41)
 
 
 @pytest.mark.parametrize("name", WHOLE)

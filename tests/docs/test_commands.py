@@ -85,12 +85,6 @@ def of(*verbs: str) -> list[Command]:
     return [command for command in OURS if command.verb in verbs]
 
 
-@pytest.fixture(autouse=True)
-def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("DPFL_CACHE_DIR", str(tmp_path / "cache"))
-
-
 def test_commands_are_noticed() -> None:
     """No verb is left out below, and each page with a block of commands has some."""
     assert {command.verb for command in OURS} <= {
@@ -171,6 +165,9 @@ def _two(word: str) -> str:
 
 @pytest.mark.parametrize("command", of("run"), ids=str)
 def test_run_composes(command: Command, own: Path) -> None:
+    if "=best:" in command.text:  # tests/sweep/test_stages.py has runs to take the best of
+        assert "expected folders with runs" in call(*_dry(command, own)).err
+        return
     said = call(*_dry(command, own))
     assert said.code == 0, said.err
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import csv
+import itertools
 import math
-from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from helpers.command import call
 from helpers.federations import TINY, player_of, settings_of
 
 from dpfl_bench.federation import evaluation
@@ -40,7 +43,7 @@ def test_it_is_the_spread_of_the_clients_gradients(at_once: int, monkeypatch: py
                 federation.targets[a:b].numpy(),
                 player.problem.l2,
             )
-            for a, b in pairwise(ends)
+            for a, b in itertools.pairwise(ends)
         ]
     )
     assert len(set(np.diff(ends))) > 1
@@ -81,3 +84,18 @@ def test_a_network_s_gradient_is_the_same_in_pieces(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(evaluation, "BATCH_NUMBERS", 9)
     pieces = dissimilarity(Alone(played.player).gradients(x), played.player.federation.clients)
     assert pieces == pytest.approx(whole, rel=1e-10)
+
+
+def test_a_run_writes_it_and_no_other_number_moves(tmp_path: Path) -> None:
+    given = (*TINY, "algo=dp_fedavg", "eval_every=1", f"outputs={tmp_path}", "plot=false")
+    plain, asked = (call("run", *given, *more).folder for more in ((), ("measure=[dissimilarity]",)))
+    before, after = (table(folder) for folder in (plain, asked))
+    assert plain != asked
+    assert [{key: row[key] for key in before[0]} for row in after] == before
+    assert all(float(row["dissimilarity"]) > 0 for row in after)
+    assert all(float(row["log_dissimilarity"]) > 0 for row in after)
+
+
+def table(folder: Path) -> list[dict[str, str]]:
+    with (folder / "metrics.csv").open() as file:
+        return list(csv.DictReader(file))

@@ -121,6 +121,32 @@ def test_similarity_from_sorted_to_iid() -> None:
     assert abs(alike - 100).max() < 5 * 9
 
 
+def test_one_label_a_client() -> None:
+    """dpscaffold's code: 13 clients of 100 records and 10 classes; 0 to 2 have two clients each."""
+    labels = generator(0, "labels").permutation(np.repeat(np.arange(10), 130))
+    pure, tenth, alike = (
+        [histogram(part, labels) for part in deal("one_label", labels, 13, percent=percent)]
+        for percent in (0, 10, 100)
+    )
+    for client in range(13):
+        shared = client % 10 < 3  # 130 records of the class for two clients
+        assert np.array_equal(pure[client], (65 if shared else 100) * np.eye(10, dtype=int)[client % 10])
+        assert tenth[client].argmax() == client % 10
+        assert 0 < tenth[client].sum() - tenth[client].max() <= 10
+        assert alike[client].sum() == 100
+        assert (alike[client] > 0).all()
+
+
+def test_one_label_gives_nobody_the_classes_that_are_left() -> None:
+    parts = deal("one_label", clients=7, percent=0)
+    assert [set(LABELS[part]) for part in parts] == [{k} for k in range(7)]
+    # 1003 records of 7 clients: 143 each, of a class that has so many; else all of the class
+    assert [len(part) for part in parts] == [130, 70, 100, 100, 100, 120, 80]
+    counts = counted(parts, len(LABELS))
+    assert set(counts[LABELS >= 7]) == {0}
+    assert counts.max() == 1
+
+
 def test_dirichlet_shares_have_the_moments_of_a_dirichlet() -> None:
     """While no class has run out, a client's class count is Dirichlet-multinomial."""
     classes, alpha, size, clients = 4, 0.5, 50, 2000
@@ -179,10 +205,10 @@ def test_refusals_say_what_to_change(name: str, own: dict[str, float], message: 
         deal(name, **own)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("name", ["shards", "similarity", "dirichlet"])
+@pytest.mark.parametrize("name", ["shards", "similarity", "dirichlet", "one_label"])
 def test_regression_targets_have_no_classes(name: str) -> None:
     with pytest.raises(ValueError, match=f"partition={name}.*use partition=iid or natural"):
-        deal(name, np.linspace(0, 1, 100, dtype=np.float32), **CLASSED[name])
+        deal(name, np.linspace(0, 1, 100, dtype=np.float32), **CLASSED.get(name, {"percent": 0}))
 
 
 def test_iid_takes_regression_targets() -> None:

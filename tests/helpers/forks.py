@@ -9,11 +9,15 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+from helpers.command import Said
 
 SERVER = """
 import json, os, sys
@@ -28,12 +32,22 @@ for line in sys.stdin:
     if isinstance(arguments, int):
         print(os.waitstatus_to_exitcode(os.waitpid(arguments, 0)[1]), flush=True)
         continue
+    place = {}
+    if isinstance(arguments, dict):
+        place, arguments = arguments, arguments["arguments"]
     pid = os.fork()
     if pid == 0:
         code = 1
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         os.dup2(2, 1)
         try:
+            if place:
+                os.environ.clear()
+                os.environ.update(place["environment"])
+                os.chdir(place["cwd"])
+                sys.path[:1] = place["environment"].get("PYTHONPATH", "").split(os.pathsep)
+                for number, name in ((1, "out"), (2, "err")):
+                    os.dup2(os.open(place[name], os.O_WRONLY | os.O_CREAT | os.O_TRUNC), number)
             cli.main(arguments)
             code = 0
         except SystemExit as stop:
@@ -42,6 +56,7 @@ for line in sys.stdin:
             import traceback
             traceback.print_exc()
         finally:
+            sys.stdout.flush()
             os._exit(code)
     print(pid, flush=True)
 """
@@ -90,7 +105,7 @@ class Child:
 class Forks:
     server: subprocess.Popen[str]
 
-    def ask(self, what: int | Sequence[str]) -> int:
+    def ask(self, what: int | Sequence[str] | dict[str, Any]) -> int:
         """The exit code of a child, or the number of the one that runs these arguments: each
         question has one answer.
         """
@@ -105,6 +120,17 @@ class Forks:
 
     def run(self, *arguments: str) -> int:
         return self.start(*arguments).end()
+
+    def say(self, *arguments: str, cwd: Path | None = None) -> Said:
+        """As `command` of the installed one: in this folder or in `cwd`, with the environment that
+        this process has now. What dpfl-bench imports is there already; a user's own code is not.
+        """
+        with tempfile.TemporaryDirectory() as folder:
+            out, err = Path(folder, "out"), Path(folder, "err")
+            place = {"environment": dict(os.environ), "cwd": str(Path.cwd() / (cwd or ""))}
+            pid = self.ask({"arguments": arguments, **place, "out": str(out), "err": str(err)})
+            code = Child(pid, self).end()
+            return Said(code, out.read_text(), err.read_text())
 
 
 @contextmanager

@@ -6,11 +6,13 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers.command import QUICK, Said, call, command, read
+from helpers.command import QUICK, Said, call, read
+from helpers.forks import Forks
 
 from dpfl_bench.results import code_hashes
 
@@ -91,9 +93,13 @@ def mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return package
 
 
-def run(*given: str) -> Said:
+Run = Callable[..., Said]
+
+
+@pytest.fixture
+def run(server: Forks) -> Run:
     """In a process of its own, as code is read once a process."""
-    return command("run", "-cd", "conf", *given, *SMALL)
+    return lambda *given: server.say("run", "-cd", "conf", *given, *SMALL)
 
 
 def records(count: int, seed: int = 0, name: str = "records.txt") -> None:
@@ -105,7 +111,7 @@ def records(count: int, seed: int = 0, name: str = "records.txt") -> None:
 
 
 @pytest.mark.slow
-def test_an_algorithm_that_was_edited_is_asked_about(mine: Path) -> None:
+def test_an_algorithm_that_was_edited_is_asked_about(mine: Path, run: Run) -> None:
     first = run("algo=mine")
     before = {file.name: file.read_bytes() for file in first.folder.iterdir() if file.is_file()}
     assert run("algo=mine").err.startswith("dpfl-bench: already done: ")
@@ -145,21 +151,21 @@ def test_an_algorithm_that_was_edited_is_asked_about(mine: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_run_of_ones_own_code_is_replayed(mine: Path, tmp_path: Path) -> None:
+def test_a_run_of_ones_own_code_is_replayed(mine: Path, tmp_path: Path, run: Run, server: Forks) -> None:
     records(60)
     folder = run("algo=mine", "dataset=mine", "partition=iid", "dataset.root=records.txt").folder.absolute()
     (tmp_path / "elsewhere").mkdir()
-    said = command("replay", str(folder), "--check", cwd=tmp_path / "elsewhere")
+    said = server.say("replay", str(folder), "--check", cwd=tmp_path / "elsewhere")
     assert said.code == 0, said.err
     assert "every number is the same" in said.err
     (mine / "util.py").write_text("FACTOR = 0.5\n")
-    said = command("replay", str(folder), "--check")
+    said = server.say("replay", str(folder), "--check")
     assert said.code == 1
     assert "the code that it names is other than it was (mine.util)" in said.err
 
 
 @pytest.mark.slow
-def test_folders_that_were_kept_are_no_runs(mine: Path) -> None:
+def test_folders_that_were_kept_are_no_runs(mine: Path, run: Run) -> None:
     folder = run("algo=mine").folder
     assert run("algo=mine", "--force").code == 0
     assert [run["folder"] for run in call("status", "outputs", "--json").json["runs"]] == [str(folder)]
@@ -206,7 +212,7 @@ def test_what_does_not_say_by_what_it_was_computed_is_asked_about() -> None:
 
 
 @pytest.mark.slow
-def test_a_sweep_asks_before_its_first_job(mine: Path) -> None:
+def test_a_sweep_asks_before_its_first_job(mine: Path, run: Run) -> None:
     sweep = ("-m", "algo=mine,fedavg", "seed=0,1")
     assert run(*sweep).code == 0
     (mine / "util.py").write_text("FACTOR = 0.5\n")
@@ -272,7 +278,7 @@ def test_both_ways_at_once() -> None:
 
 
 @pytest.mark.slow
-def test_a_users_own_data_that_changed_are_asked_about(mine: Path) -> None:
+def test_a_users_own_data_that_changed_are_asked_about(mine: Path, run: Run) -> None:
     records(60)
     given = ("dataset=mine", "partition=iid", "algo=fedavg", "dataset.root=records.txt")
     first = run(*given)
@@ -294,7 +300,7 @@ def test_a_users_own_data_that_changed_are_asked_about(mine: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_dry_run_calls_no_loader_of_the_users(mine: Path) -> None:
+def test_a_dry_run_calls_no_loader_of_the_users(mine: Path, run: Run) -> None:
     records(60)
     given = ("dataset=mine", "partition=iid", "algo=fedavg", "dataset.root=records.txt")
     assert run(*given).code == 0
@@ -379,7 +385,7 @@ def test_a_sweep_over_roots_leaves_none_out_as_the_same(roots: None) -> None:
 
 
 @pytest.fixture
-def cut(mine: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def cut(mine: Path, monkeypatch: pytest.MonkeyPatch, run: Run) -> Path:
     """A run that was stopped after its first checkpoint."""
     stopped = mine / "stop"
     stopped.touch()
@@ -399,7 +405,7 @@ def cut(mine: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.slow
-def test_an_interrupted_run_of_other_code_does_not_go_on_unasked(mine: Path, cut: Path) -> None:
+def test_an_interrupted_run_of_other_code_does_not_go_on_unasked(mine: Path, cut: Path, run: Run) -> None:
     shutil.copytree("outputs", "again")
     (mine / "util.py").write_text("FACTOR = 0.5\n")
     before = (cut / "checkpoint" / "latest.pt").read_bytes()

@@ -80,7 +80,7 @@ def cells(sources: Iterable[Source], question: Question) -> list[Cell]:
     fields = [name for name in question.fields if name not in over]
     groups: dict[tuple[Any, ...], list[Source]] = {}
     for source in sources:
-        if _is_where(source, question.where):
+        if is_where(source, question.where):
             groups.setdefault(tuple(source.field(name) for name in fields), []).append(source)
     result: list[Cell] = []
     for at, members in groups.items():
@@ -89,9 +89,11 @@ def cells(sources: Iterable[Source], question: Question) -> list[Cell]:
     return result
 
 
-def _is_where(source: Source, where: Mapping[str, Any]) -> bool:
+def is_where(source: Source, where: Mapping[str, Any]) -> bool:
+    """Rounds are chosen later."""
+    fields = [(name, value) for name, value in where.items() if name not in OVER_ROUNDS]
     return all(
-        source.field(name) in (value if isinstance(value, list) else [value]) for name, value in where.items()
+        source.field(name) in (value if isinstance(value, list) else [value]) for name, value in fields
     )
 
 
@@ -192,5 +194,6 @@ def _by_round(cell: Cell, question: Question, x: str) -> Iterator[Cell]:
             spread, end = tuple(run.field(name) for name in question.spread), run.last_good(x)
             lost = {(run.split, seed, *spread): worst(question.better) for seed in run.result["seeds"]}
             by_x |= {place: values | lost for place, values in by_x.items() if place > end}
-    for place in sorted(by_x):
+    chosen = question.where.get(x, list(by_x))
+    for place in sorted(set(by_x) & set(chosen if isinstance(chosen, list) else [chosen])):
         yield replace(cell, at={**cell.at, x: place}, values=by_x[place])

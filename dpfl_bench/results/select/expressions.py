@@ -24,7 +24,11 @@ _OPERATORS: dict[type[Any], Callable[..., Any]] = {
     ast.USub: operator.neg,
 }
 _OF_ONE: dict[str, Callable[..., Any]] = {"ln": np.log, "log10": np.log10, "sqrt": np.sqrt, "abs": np.abs}
-_OF_SEVERAL: dict[str, Callable[..., Any]] = {"min": np.minimum, "max": np.maximum}
+_OF_SEVERAL: dict[str, Callable[..., Any]] = {
+    "min": np.minimum,
+    "max": np.maximum,
+    "first": lambda one, other: np.where(np.isnan(one), other, one),  # the first that is a number
+}
 
 
 @dataclass(frozen=True)

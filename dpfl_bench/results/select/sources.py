@@ -13,7 +13,6 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from dpfl_bench.budget.guarantee import Guarantee
 from dpfl_bench.checks.errors import ConfigError
 from dpfl_bench.config.identity import GROUPS
 from dpfl_bench.results.collect.columns import counted, flat, value_of
@@ -133,12 +132,6 @@ class Run:
     @property
     def diverged(self) -> bool:
         return bool(self.result["status"] == "diverged")
-
-    @cached_property
-    def guarantee(self) -> Guarantee | None:
-        """Of privacy.json; None without privacy."""
-        told = RunFolder(self.path).read("privacy.json") or {}
-        return Guarantee.read({**self.result, **told}) if told.get("private") else None
 
     @cached_property
     def leaks(self) -> tuple[str, ...]:

@@ -8,7 +8,9 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
-from dpfl_bench.papers.evidence import (
+from dpfl_bench.results.select.cells import Cell, cells
+from dpfl_bench.results.select.intervals import Interval, exactly, of_difference
+from dpfl_bench.results.verdicts.group import (
     FAILS,
     HOLDS,
     UNDECIDED,
@@ -23,12 +25,10 @@ from dpfl_bench.papers.evidence import (
     short,
     worst,
 )
-from dpfl_bench.results.select.cells import Cell, cells
-from dpfl_bench.results.select.intervals import Interval, exactly, of_difference
 
 
 def better(test: GroupTest) -> Outcome:
-    terms = test.claim.terms
+    terms = test.terms
     margin = float(terms.get("by_at_least", 0))
     if "rounds" not in terms:
         difference = test.gain(test.side(terms["of"]), test.side(terms["than"]))
@@ -50,7 +50,7 @@ def _by_round(test: GroupTest, where: Mapping[str, Any]) -> dict[float, Cell]:
 
 
 def alike(test: GroupTest) -> Outcome:
-    terms = test.claim.terms
+    terms = test.terms
     within = float(terms["within"])
     difference = test.gain(test.side(terms["of"]), test.side(terms["than"]))
     inside = -within <= difference.low and difference.high <= within
@@ -60,7 +60,7 @@ def alike(test: GroupTest) -> Outcome:
 
 
 def ordered(test: GroupTest) -> Outcome:
-    name, order = test.claim.terms["along"], test.claim.terms["order"]
+    name, order = test.terms["along"], test.terms["order"]
     sides = [test.side({name: value}) for value in order]
     gains = [test.gain(*pair) for pair in pairwise(sides)]
     pairs = zip(order[:-1], order[1:], gains, strict=True)
@@ -70,7 +70,7 @@ def ordered(test: GroupTest) -> Outcome:
 
 def trend(test: GroupTest, sign: int) -> Outcome:
     """sign 1: falls; -1: rises."""
-    by_value = list(test.along(test.claim.terms["along"]).values())
+    by_value = list(test.along(test.terms["along"]).values())
     steps = [gain(later, earlier, sign) for earlier, later in pairwise(by_value)]
     whole = gain(by_value[-1], by_value[0], sign)
     against = sum(step.high < 0 for step in steps)
@@ -80,7 +80,7 @@ def trend(test: GroupTest, sign: int) -> Outcome:
 
 
 def gain_grows(test: GroupTest) -> Outcome:
-    terms = test.claim.terms
+    terms = test.terms
     sides = []
     for side in (terms["of"], terms["than"]):
         asked = test.question(terms["with"])
@@ -109,7 +109,7 @@ def _more(later: Mapping[Any, float], earlier: Mapping[Any, float], exact: bool)
 
 
 def reaches(test: GroupTest) -> Outcome:
-    terms = test.claim.terms
+    terms = test.terms
     interval = test.side(terms.get("of", {})).interval
     verdicts, words = [], []
     if "most" in terms:
@@ -125,12 +125,12 @@ def reaches(test: GroupTest) -> Outcome:
 
 def equal(test: GroupTest) -> Outcome:
     """Up to half a unit of the last digit, as with printed numbers."""
-    terms = test.claim.terms
+    terms = test.terms
     ours, wanted = test.side({}).mean, terms["to"]
     if isinstance(wanted, str):
         (theirs,) = cells(test.sources, replace(test.question(), y=wanted))
         wanted = theirs.mean
     if math.isnan(ours) or math.isnan(wanted):
-        raise Missing(f"a number for {test.claim.y if math.isnan(ours) else terms['to']}")
+        raise Missing(f"a number for {test.asked.y if math.isnan(ours) else terms['to']}")
     verdict = HOLDS if same_digits(ours, float(wanted), terms["digits"]) else FAILS
     return Outcome(verdict, f"{ours:.{terms['digits']}f}, expected {short(wanted)}")

@@ -8,13 +8,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from dpfl_bench.checks.errors import ConfigError
-from dpfl_bench.papers.artefact import Claim
 from dpfl_bench.results.select.cells import Cell, Question, cells
 from dpfl_bench.results.select.intervals import Interval, Key, exactly, of_difference, of_mean
 from dpfl_bench.results.select.sources import Source
 
 HOLDS, FAILS, UNDECIDED = "holds", "does not hold", "undecided"
-UNTESTED = "cannot be tested at this scale"
 
 
 @dataclass(frozen=True)
@@ -31,11 +29,12 @@ class Missing(Exception):
 class GroupTest:
     """A claim on the sources of one group."""
 
-    claim: Claim
+    asked: Question  # without fields
+    terms: Mapping[str, Any]  # the keys that the claim's kind has of its own
     sources: Sequence[Source]
 
     def question(self, *names: str) -> Question:
-        return self.claim.question(self.claim.y, *names)
+        return replace(self.asked, fields=names)
 
     @property
     def sign(self) -> int:

@@ -8,7 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from dpfl_bench.papers.evidence import (
+from dpfl_bench.results.select.cells import Cell, cells
+from dpfl_bench.results.select.expressions import parse
+from dpfl_bench.results.select.intervals import Key, exactly, of_difference, of_mean
+from dpfl_bench.results.select.sources import as_number
+from dpfl_bench.results.verdicts.group import (
     FAILS,
     HOLDS,
     UNDECIDED,
@@ -23,14 +27,10 @@ from dpfl_bench.papers.evidence import (
     said,
     short,
 )
-from dpfl_bench.results.select.cells import Cell, cells
-from dpfl_bench.results.select.expressions import parse
-from dpfl_bench.results.select.intervals import Key, exactly, of_difference, of_mean
-from dpfl_bench.results.select.sources import as_number
 
 
 def interior(test: GroupTest) -> Outcome:
-    by_value = test.along(test.claim.terms["along"])
+    by_value = test.along(test.terms["along"])
     best, ends = test.best(by_value), (min(by_value), max(by_value))
     if best in ends:
         inner = {value: cell for value, cell in by_value.items() if value not in ends}
@@ -51,7 +51,7 @@ def best_at(test: GroupTest) -> Outcome:
     """Holds if the seeds tell every value that is too far away from the best of those that are
     near.
     """
-    terms = test.claim.terms
+    terms = test.terms
     by_value, asked = test.along(terms["along"]), terms["at"]
     wanted = _number(asked, test) if isinstance(asked, str) else float(asked)
     best, inside = test.best(by_value), _near(list(by_value), wanted, str(terms.get("within", "one")))
@@ -115,7 +115,7 @@ def best_moves(test: GroupTest) -> Outcome:
     """A move counts where the seeds tell that each of the two best values is the better one in its
     own runs.
     """
-    terms, name = test.claim.terms, test.claim.terms["along"]
+    terms, name = test.terms, test.terms["along"]
     together: dict[Any, dict[Any, Cell]] = {}
     for cell in cells(test.sources, test.question(terms["with"], name)):
         together.setdefault(cell.at[terms["with"]], {})[cell.at[name]] = cell
@@ -126,9 +126,8 @@ def best_moves(test: GroupTest) -> Outcome:
     best = [test.best(curve) for curve in curves]
     sign = {"up": 1, "down": -1, "same": 0}[terms["direction"]]
     text = f"best at {_listed(best)} for {terms['with']} {_listed(order)}"
-    against = [
-        k for k in range(1, len(order)) if (best[k] > best[k - 1]) - (best[k] < best[k - 1]) not in (0, sign)
-    ]
+    steps = [k for k in range(1, len(order)) if best[k] != best[k - 1]]
+    against = [k for k in steps if not sign or (best[k] > best[k - 1]) != (sign > 0)]
     if any(_moves(curves[k - 1], curves[k], test.sign) for k in against):
         return Outcome(FAILS, text)
     if against:
@@ -168,7 +167,7 @@ def _is_known(curve: Curve, best: Any, test: GroupTest) -> bool:
 
 def fits(test: GroupTest) -> Outcome:
     """R^2 of each seed's own curve; the differences over the seeds decide."""
-    terms = test.claim.terms
+    terms = test.terms
     curve = test.along(terms["x"])
     if len(curve) < 3:
         raise Missing(f"three values of {terms['x']}")
