@@ -84,7 +84,7 @@ def _panel(figure: Figure, at: Mapping[str, Any], names: Mapping[Any, str]) -> t
         ", ".join(called(name, at[name], names) for name in fields)
         for fields in (figure.row, figure.column, figure.line)
     )
-    if len(figure.line) == 1 and figure.line[0] in ("algo", "eps"):
+    if len(figure.line) == 1 and figure.line[0] in ("algo", "eps", "sweep"):
         line = str(at[figure.line[0]])  # as the style knows it
     return row, column, line
 
@@ -156,7 +156,7 @@ def picture(
         kind=figure.kind,
         diagonal=figure.diagonal,
         verticals=verticals(figure, marks),
-        line_of={"algo": "algorithm", "eps": "budget"}.get(line, "other"),  # type: ignore[arg-type]
+        line_of={"algo": "algorithm", "sweep": "algorithm", "eps": "budget"}.get(line, "other"),  # type: ignore[arg-type]
         best=False if not figure.star else "greatest" if greatest else "least",
         note=note,
         alt=f"{title}: {y_label} over {x_label}, {len(marks)} points",
