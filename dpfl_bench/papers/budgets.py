@@ -66,7 +66,7 @@ def json(known: Mapping[float, Ends]) -> dict[str, Any]:
 def note(sources: Sequence[Source], artefact: Artefact) -> str:
     """For the foot of a figure or table."""
     known = budgets(sources, artefact)
-    pairs = [f"nominal ε {nominal:.4g}: ε {told(ends)} holds" for nominal, ends in known.items()]
+    pairs = [f"nominal ε {nominal:g}: ε {told(ends)} holds" for nominal, ends in known.items()]
     if leaks(sources):
         pairs.append("not fully accounted: training also uses the data outside every accountant")
     return "; ".join(pairs) or "no privacy"
