@@ -80,6 +80,8 @@ def _panel(figure: Figure, at: Mapping[str, Any], names: Mapping[Any, str]) -> t
 
 def called(name: str, value: Any, names: Mapping[Any, str]) -> str:
     """A field's value for a reader."""
+    if isinstance(value, bool) and str(value).lower() in names:
+        return names[str(value).lower()]
     return names[value] if _is_key(value, names) else label_of(name, value)
 
 

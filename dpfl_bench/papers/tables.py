@@ -107,7 +107,8 @@ def _label(cell: Cell, fields: Sequence[str], names: Mapping[Any, str]) -> str:
 
 def _text(cell: Cell, table: Table, printed: Mapping[str, Match]) -> str:
     parts = [_mean(cell, table.digits, fixed=True)]
-    parts += [f"{label} {_number(cell, text)}" for label, text in table.also.items()]
+    also = {label: _number(cell, text) for label, text in table.also.items()}
+    parts += [f"{label} {number}" for label, number in also.items() if number]
     match = printed.get(" / ".join(filter(None, (_words(cell, table.rows), _words(cell, table.columns)))))
     if match:
         parts.append(f"printed {match.printed:g}: {match.match}")
