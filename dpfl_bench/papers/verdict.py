@@ -124,9 +124,9 @@ def _write_table(evidence: Evidence, marks: Any, record: dict[str, Any], files: 
     artefact = evidence.artefact
     if artefact.table is not None:
         chosen = evidence.sources(artefact.table.sweeps)
-        own = [each for each in artefact.printed if each.value == artefact.table.value]
-        printed_here = own or artefact.printed  # of several quantities, the table's own
-        matches = [m for each in printed_here for m in _matches(each, evidence, record["reduced"])]
+        matches = [
+            match for each in artefact.printed for match in _matches(each, evidence, record["reduced"])
+        ]
         rows = tables.pivot(artefact.table, chosen, artefact, matches)
     else:
         rows = tables.of_figures(marks, artefact)
