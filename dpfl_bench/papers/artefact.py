@@ -63,6 +63,7 @@ class Figure(Selection):
     y_label: str = ""
     diagonal: bool = False
     at: dict[str, str] = field(default_factory=dict)
+    also: dict[str, Any] = field(default_factory=dict)  # label: {y, where}: a line of its own
 
     @property
     def panels(self) -> list[str]:

@@ -132,7 +132,13 @@ class Evidence:
             if line := absent(settings(composed, used=("dataset",)).dataset):
                 each.lacks = line
                 return None
-        return _facts(each.sweep, composed)
+        if each.sweep.does != "data":
+            return _facts(each.sweep, composed)
+        try:
+            return _facts(each.sweep, composed)
+        except ValueError as error:  # not all is here, or it cannot be dealt like that
+            each.lacks = str(error)
+            return None
 
 
 def _finished(each: Gathered) -> list[Source]:

@@ -196,5 +196,5 @@ def best_by_steps(points: Iterable[Row], by: str = MEASURES[0]) -> list[Row]:
     """
     best: dict[tuple[Any, ...], Row] = {}
     for point in sorted(points, key=partial(_order, by=by), reverse=True):
-        best[point["algo"], point["budget"], point["local_steps"]] = point
+        best[point["algo"], point.get("apart", ""), point["budget"], point["local_steps"]] = point
     return list(best.values())

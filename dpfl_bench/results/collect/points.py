@@ -135,23 +135,30 @@ def _of_all(runs: list[Row]) -> Row:
     return {**runs[0], **worst, "run_ids": [run["run_id"] for run in runs]}
 
 
-def _point(runs: list[Row], by: str) -> Row:
-    counted: list[Row] = []
+def counted(runs: Iterable[Row]) -> list[Row]:
+    """Of the runs of one point, those that count: a seed counts once on a split."""
+    kept: list[Row] = []
     drawn: set[tuple[Any, Any]] = set()
     for run in sorted(runs, key=lambda run: (-len(_seeds(run)), min(_seeds(run)), run["run_id"])):
         own = {(_split(run), seed) for seed in _seeds(run)}
         if not drawn & own:
-            counted.append(run)
+            kept.append(run)
             drawn |= own
-    mean, std = _moments(counted, by)
-    splits = dict.fromkeys(map(_split, counted))
-    means = {split: _moments([run for run in counted if _split(run) == split], by)[0] for split in splits}
+    return kept
+
+
+def _point(runs: list[Row], by: str) -> Row:
+    kept = counted(runs)
+    drawn = {(_split(run), seed) for run in kept for seed in _seeds(run)}
+    mean, std = _moments(kept, by)
+    splits = dict.fromkeys(map(_split, kept))
+    means = {split: _moments([run for run in kept if _split(run) == split], by)[0] for split in splits}
     counts = {
         "n_seeds": len(drawn),
         "n_draws": len({seed for _, seed in drawn}),
-        "models": [len(_seeds(run)) for run in counted],
+        "models": [len(_seeds(run)) for run in kept],
     }
-    return {**_of_all(counted), f"{by}_mean": mean, f"{by}_std": std, **counts, "split_means": means}
+    return {**_of_all(kept), f"{by}_mean": mean, f"{by}_std": std, **counts, "split_means": means}
 
 
 def _seeds(run: Row) -> list[Any]:

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from dpfl_bench.checks.errors import ConfigError
 from dpfl_bench.results.select.cells import Question, is_where
 from dpfl_bench.results.select.sources import Source
 from dpfl_bench.results.verdicts.group import FAILS, HOLDS, UNDECIDED, GroupTest, Missing, Outcome, short
@@ -47,20 +46,18 @@ def _together(outcomes: Mapping[str, Outcome], wanted: Any) -> Outcome:
     count, needed = len(outcomes), _needed(wanted, len(outcomes))
     holding = sum(outcome.verdict == HOLDS for outcome in outcomes.values())
     failing = sum(outcome.verdict == FAILS for outcome in outcomes.values())
-    verdict = HOLDS if holding >= needed else FAILS if count - failing < needed else UNDECIDED
+    fails = failing > 0 and count - failing < needed
+    verdict = HOLDS if holding >= needed else FAILS if fails and needed <= count else UNDECIDED
     parts = [
         f"{label}: {outcome.evidence} ({outcome.verdict})" if label else outcome.evidence
         for label, outcome in outcomes.items()
     ]
     head = [f"holds in {holding} of {count}, does not hold in {failing}"] if count > 1 else []
+    head += [f"only {count} of the {needed} groups are here"] if needed > count else []
     return Outcome(verdict, "; ".join([*head, *parts]))
 
 
 def _needed(wanted: Any, count: int) -> int:
     if wanted is None:
         return count
-    if wanted == "most":
-        return count // 2 + 1
-    if isinstance(wanted, int):
-        return wanted
-    raise ConfigError(f"in: {wanted}: expected a number of groups, or most")
+    return count // 2 + 1 if wanted == "most" else int(wanted)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from dpfl_bench.checks.errors import ConfigError
+from dpfl_bench.config.typed import checked
 from dpfl_bench.results.verdicts import comparisons, optima
 from dpfl_bench.results.verdicts.group import GroupTest, Outcome
 
@@ -84,3 +86,31 @@ def check(kind: str, terms: Mapping[str, Any], where: str) -> None:
         raise ConfigError(f"{where}: {unknown[0]}: unknown key; kind={kind} has {keys}")
     if kind == "reaches" and not {"most", "least"} & terms.keys():
         raise ConfigError(f"{where}: kind=reaches: expected most or least")
+    for key, value in terms.items():
+        word_or_number = str if isinstance(value, str) else float
+        checked(f"{where}: {key}", value, word_or_number if key in ("at", "to") else _TYPES.get(key, Any))
+    if len(terms.get("order", (0, 0))) < 2:
+        raise ConfigError(f"{where}: order={terms['order']}: expected at least two values")
+    if "forms" in terms and (terms["for"] not in terms["forms"] or len(terms["forms"]) < 2):
+        raise ConfigError(f"{where}: for={terms['for']}: expected one of at least two forms")
+    if "rounds" in terms and list(terms["rounds"]) != ["from"]:
+        raise ConfigError(f"{where}: rounds={terms['rounds']}: expected {{from: 10}}")
+    _check_within(kind, terms, where)
+
+
+def _check_within(kind: str, terms: Mapping[str, Any], where: str) -> None:
+    within = terms.get("within", "one")
+    if kind == "alike":
+        checked(f"{where}: within", within, float)
+    elif within != "one" and not re.fullmatch(r"\d+(\.\d+)?%", str(within)):
+        raise ConfigError(f"{where}: within={within}: expected one, or a share like 10%")
+
+
+_TYPES: dict[str, Any] = {
+    **dict.fromkeys(("of", "than", "rounds", "forms"), dict),
+    **dict.fromkeys(("along", "with", "x", "for"), str),
+    **dict.fromkeys(("most", "least", "by_at_least"), float),
+    "order": list,
+    "digits": int,
+    "direction": Literal["up", "down", "same"],
+}
