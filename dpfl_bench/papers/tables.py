@@ -105,7 +105,8 @@ def _exactly(value: float | None) -> str:
 
 
 def _label(cell: Cell, fields: Sequence[str], names: Mapping[Any, str]) -> str:
-    return ", ".join(called(name, cell.at[name], names) for name in fields)
+    known = [name for name in fields if cell.at[name] is not None]  # not every run has every setting
+    return ", ".join(called(name, cell.at[name], names) for name in known)
 
 
 def _text(cell: Cell, table: Table, printed: Mapping[str, Sequence[Match]]) -> str:
