@@ -67,7 +67,7 @@ def json(known: Mapping[float, Ends]) -> dict[str, Any]:
 def note(sources: Sequence[Source], artefact: Artefact) -> str:
     """For the foot of a figure or table."""
     known = budgets(sources, artefact)
-    pairs = [f"nominal ε {nominal:.4g}: ε {told(ends)} holds" for nominal, ends in known.items()]
+    pairs = [f"nominal ε {nominal:g}: ε {told(ends)} holds" for nominal, ends in known.items()]
     if len(known) > FEW:
         lows, highs = zip(*known.values(), strict=True)
         nominal, valid = told((min(known), max(known))), told((min(lows), max(highs)))

@@ -141,6 +141,6 @@ def _mean(cell: Cell, digits: int, fixed: bool = False) -> str:
 def _eps(chosen: Sequence[Cell], artefact: Artefact) -> list[str]:
     known = budgets([source for cell in chosen for source in cell.sources], artefact)
     return [
-        ", ".join(f"{nominal:.4g}" for nominal in known),
+        ", ".join(f"{nominal:g}" for nominal in known),
         ", ".join(told(ends) for ends in known.values()),
     ]
