@@ -173,7 +173,7 @@ def load(file: Path) -> Artefact:
     try:
         text = file.read_text()
         shape.check_once(text)
-        content = yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+        content = shape.numbers(yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader)))
         comments = (line.lstrip("# ") for line in text.splitlines() if line.startswith("#"))
         own = {"paper": file.parent.name, "name": file.stem, "file": file, "line": next(comments, "")}
         if not isinstance(content, dict):

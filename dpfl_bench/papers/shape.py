@@ -4,6 +4,7 @@ runs.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
@@ -82,6 +83,19 @@ def check_once(text: str) -> None:
                 if seen.setdefault(name, value.value) != value.value:
                     raise ConfigError(f"line {key.start_mark.line + 1}: {name}: expected each key once")
                 nodes.append(value)
+
+
+_NUMBER = re.compile(r"[-+]?(\.?inf|\d+(\.\d*)?[eE][-+]?\d+)")  # words of YAML 1.1, numbers of ours
+
+
+def numbers(node: Any) -> Any:
+    """`inf` and `1e-5` as the numbers that they are on the command line, too."""
+    if isinstance(node, Mapping):
+        return {numbers(key): numbers(value) for key, value in node.items()}
+    if isinstance(node, list):
+        return [numbers(each) for each in node]
+    is_number = isinstance(node, str) and _NUMBER.fullmatch(node)
+    return float(node.replace(".inf", "inf")) if is_number else node
 
 
 def word(value: Any) -> str:
