@@ -80,6 +80,28 @@ class Evidence:
         """The jobs of the sweeps of that depth. Those before it are gathered."""
         for each in self.at_depth(depth):
             self._plan(each)
+        if depth == 0:
+            for each in self.sweeps.values():
+                if each.sweep.at_best is not None and not each.sweep.absent:
+                    self._check_later(each)
+
+    def _check_later(self, each: Gathered) -> None:
+        """The jobs of a later sweep, with the first values of the earlier one in place of the
+        best: a mistake is told before anything runs.
+        """
+        jobs = each.sweep.jobs([self._first(each, whole=False)]) if each.sweep.does == "run" else []
+        planned = points.planned(self.where.composer, jobs, self.where.config_dir, CONFIG)
+        if planned.errors:
+            raise ConfigError(f"{self.artefact.file}: sweeps.{each.sweep.name}: {planned.errors[0]}")
+
+    def _first(self, each: Gathered, whole: bool = True) -> dict[str, Any]:
+        """The first job of a sweep; or (not whole) what it takes of the earlier one."""
+        stage = each.sweep.at_best
+        taken: dict[str, Any] = {}
+        if stage is not None:
+            before = self._first(self.sweeps[stage["of"]])
+            taken = {key: before[key] for key in (*stage.get("for", ()), *stage["keys"]) if key in before}
+        return each.sweep.first(taken) if whole else taken
 
     def _plan(self, each: Gathered) -> None:
         sweep = each.sweep
@@ -93,7 +115,8 @@ class Evidence:
             stage = () if each.waits else sweeps.best_points(sweep, before.sources)
         more = [word("outputs", self.where.outputs)]
         more += [] if "plot" in sweep.set else ["plot=false"]
-        each.commands = sweep.commands(stage, more) if stage else []
+        own = ["-cd", self.where.config_dir] if self.where.config_dir else []
+        each.commands = sweep.commands(stage, [*more, *own]) if stage else []
         each.jobs = [(*job, *more) for job in sweep.jobs(stage)]
         if sweep.does != "run":
             for job in each.jobs:

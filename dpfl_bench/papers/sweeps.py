@@ -36,6 +36,11 @@ class Sweep:
             for best, point, swept in every
         ]
 
+    def first(self, taken: Mapping[str, Any]) -> dict[str, Any]:
+        """The keys and values of the first job."""
+        swept = {key: values[0] for key, values in self.over.items()}
+        return {**self.set, **taken, **next(iter(self.points), {}), **swept}
+
     def commands(self, stage: Sequence[Mapping[str, Any]], more: Sequence[str]) -> list[str]:
         """What a user types for the same jobs. A stage's best points are points, too."""
         pairs = [{**best, **point} for best in stage for point in self.points or [{}]]

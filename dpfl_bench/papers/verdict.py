@@ -106,6 +106,8 @@ def _outcome(claim: Claim, evidence: Evidence, reduced: str) -> Outcome:
     lacks = "; ".join(dict.fromkeys(each.lacks for each in chosen if each.lacks))
     if unfinished := sum(each.unfinished for each in chosen):
         return Outcome(UNDECIDED, f"{unfinished} runs are not finished")
+    if any(each.waits for each in chosen):
+        return Outcome(UNDECIDED, lacks)
     if not sources and lacks:
         return Outcome(UNTESTED, lacks)
     outcome = test(claim.claimed, sources)
