@@ -12,7 +12,8 @@ from typing import Any
 from dpfl_bench.papers.artefact import Artefact, Figure, Table
 from dpfl_bench.papers.budgets import budgets, told
 from dpfl_bench.papers.figures import Drawn, called
-from dpfl_bench.papers.printed import Match, word
+from dpfl_bench.papers.printed import Match
+from dpfl_bench.papers.shape import word
 from dpfl_bench.results.escape import markdown, tex
 from dpfl_bench.results.figures.style import name_of
 from dpfl_bench.results.select.cells import Cell, cells
@@ -133,6 +134,8 @@ def _number(cell: Cell, text: str) -> str:
 
 def _mean(cell: Cell, digits: int, fixed: bool = False) -> str:
     shape = f".{digits}{'f' if fixed else 'g'}"
+    if math.isinf(cell.mean) and any(source.diverged for source in cell.sources):
+        return "diverged"
     if cell.exact or len(cell.values) < 2:
         return f"{cell.mean:{shape}}"
     return f"{cell.mean:{shape}} ± {cell.std:{shape}}"
