@@ -204,7 +204,9 @@ class Budget:
         settings = self.settings
         if not settings.private or (settings.privacy.unit == "record" and settings.algo.get("coins")):
             return None
-        first = released.of_first_rounds(self.planned, self.schedules, self.holders, settings.local_steps)
+        first = released.of_first_rounds(
+            self.planned, self.schedules, self.holders, settings.local_steps, self.observer
+        )
         return spent.max_rounds(settings, self.noise_multiplier, first, self.observer)
 
     # the same, ending early

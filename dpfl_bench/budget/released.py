@@ -18,6 +18,7 @@ from dpfl_bench.federation.schedule import Prefixes, Schedule
 from dpfl_bench.privacy.released.clients import Releases
 from dpfl_bench.privacy.released.composition import Companion, Rounds, View
 from dpfl_bench.privacy.released.records import RecordReleases
+from dpfl_bench.privacy.released.views import Observer
 
 BITS_SENSITIVITY = {"replace_one": 1.0, "add_remove_one": 0.5}  # of a sum of 1[norm <= C] - 1/2
 
@@ -123,16 +124,23 @@ def of_all_seeds(
 
 
 def of_first_rounds(
-    one: Releases | RecordReleases, schedules: Sequence[Schedule], holders: Holders, local_steps: int
+    one: Releases | RecordReleases,
+    schedules: Sequence[Schedule],
+    holders: Holders,
+    local_steps: int,
+    observer: Observer | None = None,
 ) -> Callable[[int], Releases | RecordReleases]:
     """What the first t rounds release, for any t, beyond the schedules' own end too.
 
-    one: what one whole seed releases. local_steps: of every round. Returns a function of t.
+    one: what one whole seed releases. local_steps: of every round. observer: who alone is asked
+    about. Returns a function of t.
     """
     prefixes = [Prefixes(s, holders.exposure) for s in schedules]
+    # a bound that averages over the cohorts does not ask who was drawn most often
+    averaged = isinstance(one, RecordReleases) and one.share < 1 and observer == "third_party"
 
     def released(rounds: int) -> Releases | RecordReleases:
-        worst = max(p.worst(rounds) for p in prefixes)
+        worst = 0 if averaged else max(p.worst(rounds) for p in prefixes)
         if isinstance(one, RecordReleases):
             return replace(one, rounds=((local_steps, rounds),), worst=worst * local_steps)
         smallest = min(p.smallest_cohort(rounds) for p in prefixes)

@@ -10,6 +10,8 @@ from dpfl_bench.commands import arguments
 EXAMPLES = (
     "collect outputs/runs",
     "collect outputs/demo/runs --to outputs/demo --by test_loss",
+    "collect outputs/runs --by psi --last 5 --where algo=dp_scaffnew --x privacy.clip --line local_steps",
+    "collect outputs/runs --x round --facet algo --line eps",
     "collect outputs/runs --tuning-eps --json",
 )
 READ = (
@@ -21,11 +23,19 @@ READ = (
 def command(words: list[str]) -> int:
     flags = _parser().parse_intermixed_args(words)
     from dpfl_bench.results.collect import gather
+    from dpfl_bench.results.collect.measures import Last
     from dpfl_bench.results.collect.tuning import Tuning
+    from dpfl_bench.results.collect.view import View, parse_where
 
     asked = flags.tuning_eps or flags.tuning_distribution or flags.tuning_trials is not None
     tuning = Tuning(flags.tuning_distribution or "geometric", flags.tuning_trials) if asked else None
-    collected = gather.collect(flags.folders, flags.to, tuning, flags.by, flags.mixed)
+    Last.parse(flags.last)
+    if len(flags.facet) > 2:
+        arguments.complain(f"--facet {flags.facet[2]}: expected two at most, for rows and columns of panels")
+        return 2
+    where = parse_where(flags.where)
+    view = View(flags.by, flags.last.replace(" ", ""), where, flags.x, tuple(flags.facet), flags.line)
+    collected = gather.collect(flags.folders, flags.to, tuning, mixed=flags.mixed, view=view)
     sys.stdout.write(collected.json() if flags.json else collected.text())
     return 0
 
@@ -38,8 +48,30 @@ def _parser() -> argparse.ArgumentParser:
     add = parser.add_argument
     add("folders", nargs="+", help="run folders, folders that hold some, or a sweep's folder")
     add("--to", metavar="DIR", help="where the files go (default: the first folder's parent)")
-    best = "what the best point is least in, after the last round"
-    add("--by", choices=MEASURES, default=MEASURES[0], help=best)
+    best = "a column of metrics.csv that the best point is least in (a score: greatest)"
+    add("--by", metavar="COLUMN", default=MEASURES[0], help=f"{best} (default: {MEASURES[0]})")
+    add(
+        "--last",
+        metavar="K",
+        default="1",
+        help="its mean over the last K rounds, or over the last 10%% of them",
+    )
+    one_of = "take the runs with that value, or one of those values; repeat it for another key"
+    add("--where", metavar="KEY=VALUE", action="append", default=[], help=one_of)
+    add(
+        "--x",
+        metavar="KEY",
+        default="",
+        help="draw over this setting, or over `round` (default: local_steps)",
+    )
+    add(
+        "--facet",
+        metavar="KEY",
+        action="append",
+        default=[],
+        help="a panel for each value; twice: rows, columns",
+    )
+    add("--line", metavar="KEY", default="", help="a line for each value (default: eps)")
     add("--mixed", action="store_true", help="one table of runs of different code or data, which says so")
     add("--tuning-eps", action="store_true", help="what it costs to find the best points privately")
     shapes = ("geometric", "logarithmic", "poisson")

@@ -10,7 +10,8 @@
 | crew.py, alone.py, workers.py, messages.py | who computes a round: one process or several |
 | clients.py | all clients' records as one store |
 | sampling.py, lot_size.py | lots: which records a step sees, and how many |
-| partition.py, preconditions.py, dealing.py, parts.py | how records are dealt to clients |
+| partition.py, uneven.py, preconditions.py | how records are dealt to clients |
+| dealing.py, parts.py | what a partition says of itself; parts as arrays |
 | holders.py | who holds which record, for record-level accounting |
 | evaluation.py, diagnostics.py | losses and scores; what a simulation may look at |
 | dissimilarity.py | how different the clients' gradients are, on demand |

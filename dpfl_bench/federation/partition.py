@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
     from dpfl_bench.federation.parts import Parts
 
-DRAWS = 1000  # of unequal sizes
-
 
 @deals()
 def iid(labels: np.ndarray, owners: np.ndarray | None, clients: int, rng: np.random.Generator) -> Parts:
@@ -210,6 +208,8 @@ def _drawn_uneven(records: int, clients: int, node: Node) -> int:
     from dpfl_bench.rng import generator
 
     draw = generator(node["seed"], "partition")
+    from dpfl_bench.federation.uneven import uneven_sizes
+
     return int(uneven_sizes(records, clients, node["spread"], draw).min())
 
 
@@ -226,44 +226,13 @@ def uneven(
     """
     import numpy as np
 
+    from dpfl_bench.federation.uneven import uneven_sizes
+
     ranges.check("partition.spread", spread, SPREAD)
     preconditions.enough(len(labels), clients)
     sizes = uneven_sizes(len(labels), clients, spread, rng)
     order = rng.permutation(len(labels))
     return [np.sort(part) for part in np.split(order, np.cumsum(sizes)[:-1])]
-
-
-def uneven_sizes(records: int, clients: int, spread: float, rng: np.random.Generator) -> np.ndarray:
-    """Sizes that add up to `records`, each at least 1, whose standard deviation (of n - 1) is
-    `spread` times their mean up to whole records: (clients,).
-
-    Drawn from a Gamma law, then stretched to that deviation; draws that would leave a client
-    nothing are drawn again.
-    """
-    import numpy as np
-
-    if clients == 1 or spread == 0:
-        return _whole(np.full(clients, records / clients), records)
-    for _ in range(DRAWS):
-        drawn = rng.gamma(1 / spread**2, size=clients)
-        shares = 1 + spread * (drawn - drawn.mean()) / drawn.std(ddof=1)
-        sizes = _whole(records / clients * shares, records)
-        if sizes.min() >= 1:
-            return sizes
-    raise ValueError(
-        f"partition.spread={spread:g}: {records} records in {clients} shares that far apart leave a client"
-        " without any; expected a smaller spread or fewer clients"
-    )
-
-
-def _whole(sizes: np.ndarray, records: int) -> np.ndarray:
-    """Rounded so that they add up to `records`: those that lose most by rounding down go up."""
-    import numpy as np
-
-    floor: np.ndarray = np.floor(sizes).astype(np.int64)
-    up = np.argsort(floor - sizes, kind="stable")[: records - floor.sum()]
-    floor[up] += 1
-    return floor
 
 
 # overlap

@@ -3,11 +3,8 @@
 | file | what it is |
 |---|---|
 | artefact.py | a YAML file as typed data |
-| vocabulary.py | the kinds of claims, and their keys |
 | sweeps.py | the jobs of an artefact, at a scale and in a reading |
 | gather.py | what is finished of them, and what is lacking |
-| claims.py | the verdict on a claim |
-| evidence.py, comparisons.py, optima.py | the tests that it is made of |
 | printed.py | printed numbers next to ours |
 | budgets.py | nominal eps, and the eps that holds |
 | figures.py, tables.py | what is drawn and written |

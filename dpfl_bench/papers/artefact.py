@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import MISSING, dataclass, field, fields
+import re
+from dataclasses import dataclass, field
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, Literal, get_origin, get_type_hints
+from typing import Any, Literal
 
 from dpfl_bench.checks.errors import ConfigError
-from dpfl_bench.config.typed import checked
-from dpfl_bench.papers import vocabulary
-from dpfl_bench.results.select.cells import Question
+from dpfl_bench.config.records import record
+from dpfl_bench.results.select.cells import BEST, Better, Question
+from dpfl_bench.results.select.expressions import parse
+from dpfl_bench.results.verdicts import kinds
+from dpfl_bench.results.verdicts.claim import Claimed
 
 SCALES = ("smoke", "cpu", "full")
 READINGS = ("paper", "exact")
@@ -21,7 +23,7 @@ READINGS = ("paper", "exact")
 class Selection:
     """Which numbers. Every key has the meaning of its namesake in `Question`."""
 
-    sweeps: list[str] = field(default_factory=list)  # `from` in the file; none: all
+    sweeps: list[str] = field(default_factory=list, metadata={"key": "from"})  # none: all
     where: dict[str, Any] = field(default_factory=dict)
     best_over: list[str] = field(default_factory=list)
     spread: list[str] = field(default_factory=list)
@@ -30,10 +32,21 @@ class Selection:
     by: str | None = None
 
     def question(self, y: str, *names: str) -> Question:
-        better = self.better or ("most" if (self.by or y).endswith("_metric") else "least")
-        return Question(
-            y, names, self.where, self.last, better, tuple(self.best_over), self.by, tuple(self.spread)
-        )
+        """`better` is of y; where y is `best FIELD`, of `by`."""
+        is_best = y.startswith(BEST)
+        by_better = (self.better if is_best else None) or (_direction(self.by) if self.by else None)
+        better = self.better or ("least" if is_best else _direction(y))
+        tuned, spread = tuple(self.best_over), tuple(self.spread)
+        return Question(y, names, self.where, self.last, better, tuned, self.by, spread, by_better)
+
+
+def _direction(quantity: str) -> Better:
+    """Of a score more is better, of everything else less."""
+    if not any(name.endswith("_metric") for name in parse(quantity).names):
+        return "least"
+    if re.fullmatch(r"\s*([\d.]+\s*\*)?\s*[\w.]+_metric\s*([*/]\s*[\d.]+)?\s*", quantity):
+        return "most"
+    raise ConfigError(f"{quantity}: arithmetic with a score: expected better: least or most beside it")
 
 
 @dataclass(frozen=True)
@@ -50,6 +63,7 @@ class Figure(Selection):
     y_label: str = ""
     diagonal: bool = False
     at: dict[str, str] = field(default_factory=dict)
+    also: dict[str, Any] = field(default_factory=dict)  # label: {y, where}: a line of its own
 
     @property
     def panels(self) -> list[str]:
@@ -74,6 +88,7 @@ class Printed(Selection):
     place: str = ""
     value: str = ""
     digits: int = 2
+    rounding: Literal["nearest", "up"] = "nearest"  # of the print; up: as bounds are printed
     runs: int = 1
     rows: list[str] = field(default_factory=list)
     columns: list[str] = field(default_factory=list)
@@ -96,15 +111,21 @@ class Claim(Selection):
     readings: list[str] = field(default_factory=lambda: [*READINGS])
     untestable: dict[str, str] = field(default_factory=dict)
     reads: str = ""
-    at_least: Any = None  # `in`: how many of the groups have to hold, or most; none: every one
-    terms: dict[str, Any] = field(default_factory=dict)  # the keys that the kind has of its own
+    at_least: Any = field(
+        default=None, metadata={"key": "in"}
+    )  # how many of the groups have to hold, or most; none: every one
+    terms: dict[str, Any] = field(default_factory=dict, metadata={"rest": True})  # the kind's own keys
+
+    @property
+    def claimed(self) -> Claimed:
+        return Claimed(self.kind, self.question(self.y), self.terms, self.each, self.at_least)
 
 
 @dataclass(frozen=True)
 class Artefact:
     paper: str
     name: str
-    file: Path
+    file: Any  # its path
     line: str  # the first comment: its line in `list papers`
     place: str = ""
     title: str = ""
@@ -152,9 +173,9 @@ def load(file: Path) -> Artefact:
         content = yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))
         comments = (line.lstrip("# ") for line in text.splitlines() if line.startswith("#"))
         given = {"paper": file.parent.name, "name": file.stem, "file": file, "line": next(comments, "")}
-        artefact: Artefact = _read("", {**content, **given}, Artefact)
+        artefact: Artefact = record("", {**content, **given}, Artefact)
         for number, claim in enumerate(artefact.claims, start=1):
-            vocabulary.check(claim.kind, claim.terms, f"claims: {claim.id or number}")
+            kinds.check(claim.kind, claim.terms, f"claims: {claim.id or number}")
         _check_names(artefact)
     except (ConfigError, yaml.YAMLError, TypeError) as error:
         raise ConfigError(f"{file}: {' '.join(str(error).split())}") from None
@@ -173,53 +194,3 @@ def _check_names(artefact: Artefact) -> None:
     ids = [claim.id for claim in artefact.claims] + [printed.id for printed in artefact.printed]
     if len(set(ids)) < len(ids) or "" in ids:
         raise ConfigError(f"ids of claims and printed numbers: expected each once, found {', '.join(ids)}")
-
-
-def _read(path: str, node: Any, kind: type[Any]) -> Any:
-    """A mapping as the dataclass, defaults filled in; of a claim, the kind's own keys apart."""
-    if not isinstance(node, Mapping):
-        raise ConfigError(f"{path or 'file'}: expected keys and values")
-    given = {_KEYS.get(key, key): value for key, value in node.items()}
-    known, hints = {f.name: f for f in fields(kind)}, get_type_hints(kind)
-    for key, value in given.items():
-        if isinstance(value, str) and get_origin(hints.get(str(key))) is list:
-            given[key] = [value]
-    if kind is Claim:
-        given["terms"] = {key: given.pop(key) for key in list(given) if key not in known}
-    if unknown := [key for key in given if key not in known]:
-        raise ConfigError(f"{path}{unknown[0]}: unknown key; expected one of {', '.join(known)}")
-    values = {name: given[name] if name in given else _default(f, path) for name, f in known.items()}
-    for name, value in values.items():
-        where = f"{path}{name}"
-        if name in given and name in _INNER:
-            values[name] = dict(_inner(where, value)) if name == "figures" else _listed(where, name, value)
-        elif name in given and name != "file":
-            values[name] = checked(where, value, hints[name])
-    return kind(**values)
-
-
-_KEYS = {"from": "sweeps", "in": "at_least"}
-_INNER: dict[str, type[Any]] = {"figures": Figure, "table": Table, "printed": Printed, "claims": Claim}
-
-
-def _inner(path: str, node: Any) -> Iterator[tuple[str, Any]]:
-    if not isinstance(node, Mapping):
-        raise ConfigError(f"{path}: expected a name for each figure")
-    for name, each in node.items():
-        yield str(name), _read(f"{path}.{name}.", each, Figure)
-
-
-def _listed(path: str, name: str, node: Any) -> Any:
-    if name == "table":
-        return None if node is None else _read(f"{path}.", node, Table)
-    if not isinstance(node, list):
-        raise ConfigError(f"{path}: expected a list")
-    return [_read(f"{path}[{number}].", each, _INNER[name]) for number, each in enumerate(node)]
-
-
-def _default(known: Any, path: str) -> Any:
-    if known.default is not MISSING:
-        return known.default
-    if known.default_factory is not MISSING:
-        return known.default_factory()
-    raise ConfigError(f"{path}{known.name}: expected a value")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +37,17 @@ def drawn(figure: Figure, sources: Sequence[Source], names: Mapping[Any, str]) -
         if x is not None and not math.isnan(y):
             low, high = _band(cell, bool(figure.spread))
             marks.append(Drawn(Mark(*_panel(figure, cell.at, names), x, y, low, high), cell))
+    return marks + _also(figure, sources, names)
+
+
+def _also(figure: Figure, sources: Sequence[Source], names: Mapping[Any, str]) -> list[Drawn]:
+    """Further quantities, each a line of its own in every panel."""
+    marks = []
+    for label, node in figure.also.items():
+        where = {**figure.where, **node.get("where", {})}
+        other = replace(figure, y=node["y"], where=where, line=[], also={})
+        points = drawn(other, sources, names)
+        marks += [replace(each, mark=replace(each.mark, line=label)) for each in points]
     return marks
 
 
@@ -73,18 +84,20 @@ def _panel(figure: Figure, at: Mapping[str, Any], names: Mapping[Any, str]) -> t
         ", ".join(called(name, at[name], names) for name in fields)
         for fields in (figure.row, figure.column, figure.line)
     )
-    if len(figure.line) == 1 and figure.line[0] in ("algo", "eps"):
+    if len(figure.line) == 1 and figure.line[0] in ("algo", "eps", "sweep"):
         line = str(at[figure.line[0]])  # as the style knows it
     return row, column, line
 
 
 def called(name: str, value: Any, names: Mapping[Any, str]) -> str:
     """A field's value for a reader."""
+    if isinstance(value, bool):
+        return names.get(str(value).lower(), label_of(name, value))
     return names[value] if _is_key(value, names) else label_of(name, value)
 
 
 def _is_key(value: Any, names: Mapping[Any, str]) -> bool:
-    return isinstance(value, str | int | float) and not isinstance(value, bool) and value in names
+    return isinstance(value, str | int | float) and value in names
 
 
 def _paths(figure: Figure, sources: Sequence[Source], names: Mapping[Any, str]) -> Iterator[Drawn]:
@@ -143,7 +156,7 @@ def picture(
         kind=figure.kind,
         diagonal=figure.diagonal,
         verticals=verticals(figure, marks),
-        line_of={"algo": "algorithm", "eps": "budget"}.get(line, "other"),  # type: ignore[arg-type]
+        line_of={"algo": "algorithm", "sweep": "algorithm", "eps": "budget"}.get(line, "other"),  # type: ignore[arg-type]
         best=False if not figure.star else "greatest" if greatest else "least",
         note=note,
         alt=f"{title}: {y_label} over {x_label}, {len(marks)} points",

@@ -126,13 +126,19 @@ class Evidence:
     def _fact(self, each: Gathered, job: Job) -> Facts | None:
         """None, and why, where the data are not here."""
         composed = self.where.composer.job(job)
-        if each.sweep.does == "data":
+        if each.sweep.does == "data" or composed.config["theory"]["measured"]:
             from dpfl_bench.data.overview import absent
 
             if line := absent(settings(composed, used=("dataset",)).dataset):
                 each.lacks = line
                 return None
-        return _facts(each.sweep, composed)
+        if each.sweep.does != "data":
+            return _facts(each.sweep, composed)
+        try:
+            return _facts(each.sweep, composed)
+        except ValueError as error:  # not all is here, or it cannot be dealt like that
+            each.lacks = str(error)
+            return None
 
 
 def _finished(each: Gathered) -> list[Source]:
@@ -167,10 +173,21 @@ def _dealt(chosen: Settings) -> dict[str, Any]:
         "clients": len(sizes),
         "train_mean": float(sizes.mean()),
         "train_std": float(sizes.std(ddof=1)) if len(sizes) > 1 else 0.0,
-        "test_mean": len(loaded.records.test_y) / len(sizes),
+        **_tests(loaded.test_sizes, len(loaded.records.test_y) / len(sizes)),
         "classes": loaded.records.classes,
         "subset": loaded.records.subset or "whole",
     }
+
+
+def _tests(own: list[int] | None, share: float) -> dict[str, float | None]:
+    """Test records of the clients' own; else each one's share of the common set, without a
+    deviation.
+    """
+    if own is None:
+        return {"test_mean": share, "test_std": None}
+    mean = sum(own) / len(own)
+    squares = sum((size - mean) ** 2 for size in own)
+    return {"test_mean": mean, "test_std": (squares / (len(own) - 1)) ** 0.5 if len(own) > 1 else 0.0}
 
 
 def _flat(node: Mapping[str, Any], prefix: str = "") -> list[tuple[str, Any]]:

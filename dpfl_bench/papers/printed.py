@@ -69,14 +69,15 @@ def _compared(
 ) -> tuple[str, str, tuple[float, float] | None]:
     if cell is None:
         return ELSEWHERE, "no run here", None
-    rounding = 0.5 * 10.0**-printed.digits
+    unit = 10.0**-printed.digits
+    below, above = (unit, 0.0) if printed.rounding == "up" else (unit / 2, unit / 2)
     if cell.exact:
         if elsewhere:
             return ELSEWHERE, elsewhere, None
-        same = abs(cell.mean - number) <= rounding * (1 + 1e-9)
+        same = -below - 1e-9 * unit <= cell.mean - number <= above + 1e-9 * unit
         return (EXACT, "", None) if same else (DIFFERS, f"by {cell.mean - number:.4g}", None)
     spread = of_prediction(cell.values, printed.runs)
-    ends = (spread.low - rounding, spread.high + rounding) if spread.known else None
+    ends = (spread.low - above, spread.high + below) if spread.known else None
     if elsewhere or ends is None:
         return ELSEWHERE, elsewhere or "one seed tells no interval", ends
     if ends[0] <= number <= ends[1]:

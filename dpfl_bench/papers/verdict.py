@@ -7,15 +7,18 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from dpfl_bench.papers import budgets, claims, figures, printed, tables
+from dpfl_bench.papers import budgets, figures, printed, tables
 from dpfl_bench.papers.artefact import Artefact, Claim
-from dpfl_bench.papers.evidence import UNDECIDED, UNTESTED, Outcome
 from dpfl_bench.papers.gather import Evidence
 from dpfl_bench.papers.overview import FILE
 from dpfl_bench.papers.printed import Match
 from dpfl_bench.results.escape import plain
 from dpfl_bench.results.folder import RunFolder
 from dpfl_bench.results.select.sources import Run, Source
+from dpfl_bench.results.verdicts.claim import test
+from dpfl_bench.results.verdicts.group import UNDECIDED, Outcome
+
+UNTESTED = "cannot be tested at this scale"
 
 
 def folder(outputs: str, artefact: Artefact) -> Path:
@@ -99,11 +102,11 @@ def _outcome(claim: Claim, evidence: Evidence, reduced: str) -> Outcome:
         return Outcome(UNTESTED, f"a claim of reading={', '.join(claim.readings)}")
     sources = [source for each in chosen for source in each.sources]
     lacks = "; ".join(dict.fromkeys(each.lacks for each in chosen if each.lacks))
-    if not sources and lacks:
-        return Outcome(UNTESTED, lacks)
     if unfinished := sum(each.unfinished for each in chosen):
         return Outcome(UNDECIDED, f"{unfinished} runs are not finished")
-    outcome = claims.test(claim, sources)
+    if not sources and lacks:
+        return Outcome(UNTESTED, lacks)
+    outcome = test(claim.claimed, sources)
     return Outcome(outcome.verdict, f"{outcome.evidence}; left out: {lacks}") if lacks else outcome
 
 

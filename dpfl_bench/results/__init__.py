@@ -13,6 +13,7 @@
 | plots.py, trackers.py | pictures; TensorBoard and Weights & Biases |
 | escape.py, json_numbers.py | names and numbers on their way into other formats |
 | select/ | numbers of runs, by setting |
+| verdicts/ | whether a statement about runs holds |
 | figures/ | figures for publication, of plain data |
 | collect/ | many runs in one table |
 """

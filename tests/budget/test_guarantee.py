@@ -113,8 +113,9 @@ def test_all_that_tell_of_a_run_tell_one_guarantee(overrides: tuple[str, ...]) -
 
 
 def _check_last_line(line: str, guarantee: Guarantee, result: dict[str, Any]) -> None:
-    (eps,) = re.findall(r" eps ([\d.e+-]+)", line)
+    (eps,) = re.findall(r" eps (?:nominal [\d.e+-]+, valid )?([\d.e+-]+)", line)
     assert eps == f"{guarantee.eps:.4g}"
+    assert ("nominal" in line) is (guarantee.nominal_eps is not None)
     eps_of_all = re.findall(r" each, ([\d.e+-]+) all (\d+) together", line)
     several = len(result["seeds"]) > 1 and result["status"] == "done"
     assert eps_of_all == (

@@ -12,5 +12,6 @@
 | eps_of_all.py | the eps of all models of a point |
 | tuning.py | the eps of "best of the sweep" |
 | caveats.py | what a table would mislead by |
+| view.py, pictures.py | what was asked for: which runs, by what, over what; the figures |
 | tables.py | Markdown, LaTeX, CSV |
 """

@@ -51,6 +51,14 @@ IN_OTHER_COLUMNS = {
 }
 
 
+NOMINAL = ("nominal_eps", "nominal_how", "valid_eps")
+
+
+def sign(by: str) -> int:
+    """-1 where the greatest is best: of scores."""
+    return -1 if by.endswith("_metric") else 1
+
+
 def groups(points: Iterable[Row]) -> dict[tuple[Any, ...], list[Row]]:
     """What may be compared, in the order of the table: no privacy first, then the largest
     budget.
@@ -92,7 +100,8 @@ def placed(bad: Iterable[Row], points: Iterable[Row]) -> list[Row]:
 class Table:
     rows: list[Row]
     swept: list[str]  # the columns of hyper-parameters in which points differ, beside local steps and rounds
-    by: str = MEASURES[0]  # what the best is least in
+    by: str = MEASURES[0]  # what the best is least in (a score: greatest)
+    last: str = "1"  # of which rounds at the end it is the mean
 
 
 def optimal(points: Sequence[Row], settings: Iterable[str], by: str = MEASURES[0]) -> Table:
@@ -108,7 +117,7 @@ def optimal(points: Sequence[Row], settings: Iterable[str], by: str = MEASURES[0
         for key in settings
         if key not in IN_OTHER_COLUMNS and key.partition(".")[0] not in ("dataset", "model", "partition")
     ]
-    errors = (f"{by}_mean", f"{by}_std", "n_seeds", "eps", "run_ids")
+    errors = (f"{by}_mean", f"{by}_std", "n_seeds", "eps", "run_ids", *NOMINAL)
     order, mean = partial(_order, by=by), f"{by}_mean"
     grouped = groups(points)
     varied = {
@@ -118,7 +127,7 @@ def optimal(points: Sequence[Row], settings: Iterable[str], by: str = MEASURES[0
     swept = [key for key in ("clip", "lr", *extra) if any(key in own for own in varied.values())]
     columns = dict.fromkeys(["eps_target", "local_steps", "rounds", "total_steps", "clip", "lr", *swept])
     best = {group: min(members, key=order) for group, members in grouped.items()}
-    free = {group[:3]: point[mean] for group, point in best.items() if group[-1] == math.inf}
+    free = {group[:4]: point[mean] for group, point in best.items() if group[-1] == math.inf}
     table = []
     for group, point in best.items():
         row = {
@@ -126,6 +135,8 @@ def optimal(points: Sequence[Row], settings: Iterable[str], by: str = MEASURES[0
             **{key: point.get(key) for key in (*columns, *errors)},
             "varied": varied[group],
         }
+        valid = [p["valid_eps"] for p in grouped[group] if p.get("valid_eps") is not None]
+        row["valid_eps_range"] = [min(valid), max(valid)] if valid else None
         by_steps = {other["local_steps"]: other for other in sorted(grouped[group], key=order, reverse=True)}
         row["tried"] = sorted(by_steps)
         known = all(other["n_seeds"] > 1 for other in by_steps.values())
@@ -133,7 +144,7 @@ def optimal(points: Sequence[Row], settings: Iterable[str], by: str = MEASURES[0
             [steps for steps in row["tried"] if not _differ(point, by_steps[steps], by)] if known else None
         )
         table.append(
-            {**row, "gap": point[mean] - _without_privacy(free, *group[:3]), "points": len(grouped[group])}
+            {**row, "gap": point[mean] - _without_privacy(free, group), "points": len(grouped[group])}
         )
     return Table(table, swept, by)
 
@@ -148,14 +159,20 @@ def _differ(best: Row, other: Row, by: str) -> bool:
         error = statistics.stdev(differences) / math.sqrt(len(differences))
     else:
         error = math.hypot(*(point[f"{by}_std"] / math.sqrt(point["n_seeds"]) for point in (best, other)))
-    return bool(other[f"{by}_mean"] - best[f"{by}_mean"] > error + 1e-12)
+    return bool(sign(by) * (other[f"{by}_mean"] - best[f"{by}_mean"]) > error + 1e-12)
 
 
-def _without_privacy(free: Mapping[tuple[Any, ...], float], dataset: str, setting: str, algo: str) -> float:
+def _without_privacy(free: Mapping[tuple[Any, ...], float], group: tuple[Any, ...]) -> float:
     """The error at eps=inf. NaN where that was not run."""
-    return next(
-        (free[dataset, setting, name] for name in alike(algo) if (dataset, setting, name) in free), math.nan
-    )
+    return next((free[key] for key in baselines(group) if key in free), math.nan)
+
+
+def baselines(group: tuple[Any, ...]) -> list[tuple[Any, ...]]:
+    """The first keys of the rows without privacy that a row of the table may stand beside: of the
+    same settings that are kept apart, or of none, if those are of privacy alone.
+    """
+    dataset, setting, algo, apart = group[:4]
+    return [(dataset, setting, name, kept) for kept in (apart, "") for name in alike(algo)]
 
 
 def alike(algo: str) -> tuple[str, ...]:
@@ -170,7 +187,7 @@ def _order(point: Row, by: str) -> tuple[Any, ...]:
     local steps count.
     """
     ties = [str(point.get(key)) for key in ("clip", "lr", "run_ids")]  # a clip may be a word
-    return round(point[f"{by}_mean"], 12), point["local_steps"], *ties
+    return round(sign(by) * point[f"{by}_mean"], 12), point["local_steps"], *ties
 
 
 def best_by_steps(points: Iterable[Row], by: str = MEASURES[0]) -> list[Row]:
@@ -179,5 +196,5 @@ def best_by_steps(points: Iterable[Row], by: str = MEASURES[0]) -> list[Row]:
     """
     best: dict[tuple[Any, ...], Row] = {}
     for point in sorted(points, key=partial(_order, by=by), reverse=True):
-        best[point["algo"], point["budget"], point["local_steps"]] = point
+        best[point["algo"], point.get("apart", ""), point["budget"], point["local_steps"]] = point
     return list(best.values())

@@ -11,7 +11,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from dpfl_bench.results.collect.best import alike, groups
+from dpfl_bench.results.collect.best import baselines, groups
 from dpfl_bench.results.collect.columns import overrides
 from dpfl_bench.results.collect.folders import Run, Survey
 from dpfl_bench.results.collect.mixed import Clash, origin
@@ -115,6 +115,7 @@ def of_table(
         _no_baseline(rows, folders),
         _other_splits(rows, points),
         _uneven(grouped),
+        _nominal(rows),
         _shared(points),
     ]
     return [caveat for caveat in said if caveat]
@@ -254,17 +255,10 @@ def _own_configs(folder: Path) -> list[str]:
 def _other_splits(rows: Sequence[Row], points: Sequence[Row]) -> Caveat | None:
     """A split that is hard for all points is in one side of such a gap alone."""
     splits = {tuple(point["run_ids"]): set(point["split_means"]) for point in points}
-    free = {_key(row)[:3]: row for row in rows if row["budget"] == math.inf}
+    free = {_key(row)[:4]: row for row in rows if row["budget"] == math.inf}
     apart = []
     for row in rows:
-        base = next(
-            (
-                free[row["dataset"], row["setting"], a]
-                for a in alike(row["algo"])
-                if (row["dataset"], row["setting"], a) in free
-            ),
-            row,
-        )
+        base = next((free[key] for key in baselines(_key(row)) if key in free), row)
         if splits[tuple(base["run_ids"])] != splits[tuple(row["run_ids"])]:
             apart.append(row)
     says = (
@@ -274,6 +268,24 @@ def _other_splits(rows: Sequence[Row], points: Sequence[Row]) -> Caveat | None:
         else ""
     )
     return Caveat("gap_across_splits", says, _rows(apart)) if apart else None
+
+
+def _nominal(rows: Sequence[Row]) -> Caveat | None:
+    stated = [row for row in rows if row.get("nominal_eps") is not None]
+    if not stated:
+        return None
+    how = ", ".join(dict.fromkeys(str(row["nominal_how"]) for row in stated))
+    says = f"The nominal eps of {_names(stated, rows)} is a paper's own ({how}) and no guarantee"
+    says += "; what holds for the best point is under eps"
+    wide = [row for row in stated if row["valid_eps_range"] and _wide(*row["valid_eps_range"])]
+    if wide:
+        low, high = wide[0]["valid_eps_range"]
+        says += f", and between {low:.4g} and {high:.4g} over the points of {_names(wide, rows)}"
+    return Caveat("nominal_eps", f"{says}.", _rows(stated))
+
+
+def _wide(low: float, high: float) -> bool:
+    return high > 1.01 * low
 
 
 def _uneven(grouped: Mapping[tuple[Any, ...], Sequence[Row]]) -> Caveat | None:

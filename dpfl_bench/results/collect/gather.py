@@ -7,21 +7,22 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from dpfl_bench.checks.errors import ConfigError
-from dpfl_bench.results import escape, plots
-from dpfl_bench.results.collect import best, caveats, columns, folders, points, tables
+from dpfl_bench.results import escape
+from dpfl_bench.results.collect import best, caveats, columns, folders, pictures, points, tables
 from dpfl_bench.results.collect.best import Table
 from dpfl_bench.results.collect.caveats import Caveat
 from dpfl_bench.results.collect.columns import Columns
 from dpfl_bench.results.collect.eps_of_all import with_eps_of_all
 from dpfl_bench.results.collect.folders import OUTDATED, Run, Survey
-from dpfl_bench.results.collect.mixed import WHAT, Clash, clashes, differing, marked, origin, refuse
+from dpfl_bench.results.collect.mixed import WHAT, Clash, clashes, marked, origin, refuse
 from dpfl_bench.results.collect.points import Row
 from dpfl_bench.results.collect.tables import TUNING
 from dpfl_bench.results.collect.tuning import Tuning, tuned
+from dpfl_bench.results.collect.view import View, chosen, valued
 from dpfl_bench.results.folder import MEASURES, RunFolder
 from dpfl_bench.results.json_numbers import clean
 
@@ -112,12 +113,15 @@ def collect(
     tuning: Tuning | None = None,
     by: str = MEASURES[0],
     mixed: bool = False,
+    view: View | None = None,
 ) -> Collected:
     """Read every run below the folders `given`; a run seen twice counts once. by: what the best
-    point is least in.
+    point is least in (a score: greatest), if `view` does not say it.
 
     mixed: take runs into one table whose code or data differ, and say so.
     """
+    view = view or View(by)
+    by = view.by
     survey = folders.look(given)
     if not survey.runs and not survey.missing:
         raise ConfigError(
@@ -127,23 +131,27 @@ def collect(
     finished = sorted((run for run in survey.runs if run.result), key=lambda run: run.name)
     if not finished:
         return Collected(Table([], []), [TUNING], [], survey, _target(Path(given[0]), to))
+    finished = chosen(finished, view.where)
     swept = columns.columns([run.path for run in finished])
     apart = _clashes(finished, swept, survey)
     if not mixed:
         refuse(apart)
-    rows = _rows(finished, swept)
-    good, bad = points.pooled(points.compared(rows, swept.differing), by)
+    rows = valued(_rows(finished, swept), finished, view)
+    good, bad = points.pooled(points.compared(rows, swept.differing, view.apart), by)
     ended, bad = caveats.ended(finished, bad, by), best.placed(bad, good)
-    table = best.optimal(good, swept.differing, by)
+    table = replace(best.optimal(good, swept.differing, by), last=view.last)
     where = {run.name: run.path for run in finished}
     table, about = _completed(table, good, bad, where, apart)
     notes, warnings = [TUNING], [*caveats.of_runs(finished, survey, apart), *ended, *about]
     if tuning:
         rows_with, also = tuned(table.rows, [*good, *bad], where, tuning)
-        table, notes = Table(rows_with, table.swept, by), [*notes, *also]
+        table, notes = replace(table, rows=rows_with), [*notes, *also]
     collected = Collected(table, notes, warnings, survey, _target(Path(given[0]), to))
     _write(collected, rows)
-    _plot(good, table, collected.folder, apart)
+    pictures.curves(good, table, collected.folder, apart)
+    if view.drawn:
+        shown = points.compared(rows, swept.differing, pooled=view.filled().fields)
+        pictures.views(shown, finished, view, swept.differing, collected.folder)
     return collected
 
 
@@ -156,7 +164,7 @@ def _completed(
     rows, silent = with_eps_of_all(table.rows, points, where)
     rows = marked(rows, points, apart)
     said = [*caveats.of_table(rows, points, bad, where), *caveats.of_all(silent, rows)]
-    return Table(rows, table.swept, table.by), said
+    return replace(table, rows=rows), said
 
 
 def _target(first: Path, to: str | None) -> Path:
@@ -222,27 +230,3 @@ def _write(collected: Collected, rows: Sequence[Row]) -> None:
         + "\n",
     )
     folder.write("table.tex", tables.latex(collected.table, collected.said))
-
-
-def _plot(points: Sequence[Row], table: Table, target: Path, apart: Sequence[Clash]) -> None:
-    """For each problem and guarantee: the best point at each (algorithm, budget, local steps), over
-    whatever else was swept.
-    """
-    pictures: dict[str, list[tuple[str, list[Row]]]] = {}
-    over = [f"at each number of local steps the best of {', '.join(table.swept)}"] if table.swept else []
-    for dataset, setting in sorted({(point["dataset"], point["setting"]) for point in points}):
-        here = [point for point in points if (point["dataset"], point["setting"]) == (dataset, setting)]
-        for guarantee in sorted({point["guarantee"] for point in here} - {""}) or [""]:
-            members = [point for point in here if point["guarantee"] in ("", guarantee)]
-            if len({point["local_steps"] for point in members}) > 1:
-                mixed = (
-                    ["runs of different code or data"] if set(differing(members, apart)) - {"package"} else []
-                )
-                lines = map(escape.plain, [f"{dataset}: {setting}", guarantee or "no privacy", *over, *mixed])
-                pictures.setdefault(plots.stem(dataset.partition(" (")[0]), []).append(
-                    ("\n".join(lines), members)
-                )
-    for stem, titled in pictures.items():
-        for number, (title, members) in enumerate(titled, start=1):
-            name = f"u_curves_{stem}" + (f"_{number}" if len(titled) > 1 else "")
-            plots.u_curves(best.best_by_steps(members, table.by), target / f"{name}.png", title, table.by)

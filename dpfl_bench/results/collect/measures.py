@@ -17,6 +17,10 @@ AT = ("seed", "round", "steps")  # columns that say where a row stands, and meas
 NAN = math.nan
 
 
+class Blank(ConfigError):
+    """A column that a run has left without values."""
+
+
 @dataclass(frozen=True)
 class Last:
     """Which rounds at the end count: the last `rounds`, or the last `share` of all."""
@@ -118,9 +122,9 @@ def _by_seed(folder: Path, column: str) -> dict[int, dict[int, float]]:
     return values
 
 
-def _blank(folder: Path, column: str) -> ConfigError:
+def _blank(folder: Path, column: str) -> Blank:
     known = ", ".join(columns(folder))
-    return ConfigError(f"{column}: run {folder.name} left this column blank; it measured {known}")
+    return Blank(f"{column}: run {folder.name} left this column blank; it measured {known}")
 
 
 def _read(folder: Path) -> tuple[list[str], list[dict[str, str]]]:

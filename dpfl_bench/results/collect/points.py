@@ -9,23 +9,43 @@ from typing import Any
 from dpfl_bench.results.folder import MEASURES
 from dpfl_bench.results.summary import whole_or_part
 
-KEYS = ("dataset", "setting", "algo", "guarantee", "budget")  # what may stand in one row or line
+KEYS = ("dataset", "setting", "algo", "apart", "guarantee", "budget")  # what may stand in one row or line
 SPLIT = ("dataset.seed", "partition.seed")  # who holds which record, and which are held back for tests
 PROBLEM = ("clients", "sampled_clients")  # and all of dataset.*, model.*, partition.*
 Row = dict[str, Any]
 
 
-def compared(rows: Sequence[Row], differing: Iterable[str]) -> list[Row]:
+def compared(
+    rows: Sequence[Row], differing: Iterable[str], apart: Sequence[str] = (), pooled: Sequence[str] = ()
+) -> list[Row]:
     """Each row with what may be compared: the same problem (`setting`), the same guarantee, the
-    same eps (`budget`).
+    same eps (`budget`), and the same values of the settings that are kept `apart`.
 
-    A part of a data set is another data set. `budget` is the eps that was asked for where the noise
-    was solved for it, and the eps that the run really has elsewhere.
+    A part of a data set is another data set. `budget` is the eps that was asked for: the one that
+    noise was solved for, or that a paper states for it; of noise that was given, the eps of the run
+    as far as tables print it. pooled: settings that make no other problem.
     """
+    differing = [key for key in differing if key not in (*apart, *pooled)]
     return [
-        {**row, **_guarantee(row), "setting": setting}
-        for row, setting in zip(rows, _settings(rows, differing), strict=True)
+        {**row, **_guarantee(row), "setting": setting, "apart": _apart(row, apart)}
+        for row, setting in zip(rows, _settings(rows, differing, pooled), strict=True)
     ]
+
+
+def _apart(row: Row, keys: Sequence[str]) -> str:
+    """A run without privacy has no such setting of it, and stands beside all of them."""
+    told = ((key, row.get(key, row.get(f"{key}.name"))) for key in keys if key not in KEYS)
+    return ", ".join(f"{key} {value}" for key, value in told if value is not None)
+
+
+def _budget(row: Row) -> float:
+    asked, nominal, calibration = row["eps_target"], row.get("nominal_eps"), row.get("calibration")
+    real = asked if row.get("eps") is None else row["eps"]
+    if nominal is not None and (row.get("accountant") != "paper" or calibration != "exact"):
+        return float(f"{nominal:.4g}")
+    if calibration == "fixed":
+        return float(f"{real:.4g}")
+    return float(asked if 0.99 * asked <= real <= asked else real)
 
 
 def _guarantee(row: Row) -> Row:
@@ -37,18 +57,20 @@ def _guarantee(row: Row) -> Row:
     words.append("PrivUnit" if row.get("mechanism") == "privunit" else None)
     words.append("drifting controls" if row.get("memory") and row.get("trust") == "central" else None)
     words.append("the paper's own accountant, no guarantee" if row.get("accountant") == "paper" else None)
+    stated = row.get("nominal_eps") is not None and row.get("accountant") != "paper"
+    words.append(f"eps is nominal: {row.get('nominal_how')}, no guarantee" if stated else None)
     words.append("not fully accounted" if row.get("fully_accounted") is False else None)
     guarantee = ", ".join(str(w) for w in words if w) if real != math.inf else ""
     algo = f"{row['algo']} (naive step)" if row.get("naive") else row["algo"]
     return {
         "dataset": whole_or_part(row),
         "algo": algo,
-        "budget": asked if 0.99 * asked <= real <= asked else real,
+        "budget": _budget(row),
         "guarantee": guarantee,
     }
 
 
-def _settings(rows: Sequence[Row], differing: Iterable[str]) -> list[str]:
+def _settings(rows: Sequence[Row], differing: Iterable[str], pooled: Sequence[str] = ()) -> list[str]:
     """The problem in words: model, clients, and whatever else of data set, model or partition
     differs between runs on such a problem.
     """
@@ -68,8 +90,9 @@ def _settings(rows: Sequence[Row], differing: Iterable[str]) -> list[str]:
         for key in keys:
             values.setdefault((*kind(row), key), set()).add(row.get(key))
     settings = []
+    problem = [key for key in ("model", *PROBLEM) if key not in pooled]
     for row in rows:
-        words = [f"{key} {row[key]}" for key in ("model", *PROBLEM) if row.get(key) is not None]
+        words = [f"{key} {row[key]}" for key in problem if row.get(key) is not None]
         words += (
             [f"partition {row['partition.name']}"]
             if len(values[row["dataset"], "partition.name"]) > 1
@@ -112,23 +135,30 @@ def _of_all(runs: list[Row]) -> Row:
     return {**runs[0], **worst, "run_ids": [run["run_id"] for run in runs]}
 
 
-def _point(runs: list[Row], by: str) -> Row:
-    counted: list[Row] = []
+def counted(runs: Iterable[Row]) -> list[Row]:
+    """Of the runs of one point, those that count: a seed counts once on a split."""
+    kept: list[Row] = []
     drawn: set[tuple[Any, Any]] = set()
     for run in sorted(runs, key=lambda run: (-len(_seeds(run)), min(_seeds(run)), run["run_id"])):
         own = {(_split(run), seed) for seed in _seeds(run)}
         if not drawn & own:
-            counted.append(run)
+            kept.append(run)
             drawn |= own
-    mean, std = _moments(counted, by)
-    splits = dict.fromkeys(map(_split, counted))
-    means = {split: _moments([run for run in counted if _split(run) == split], by)[0] for split in splits}
+    return kept
+
+
+def _point(runs: list[Row], by: str) -> Row:
+    kept = counted(runs)
+    drawn = {(_split(run), seed) for run in kept for seed in _seeds(run)}
+    mean, std = _moments(kept, by)
+    splits = dict.fromkeys(map(_split, kept))
+    means = {split: _moments([run for run in kept if _split(run) == split], by)[0] for split in splits}
     counts = {
         "n_seeds": len(drawn),
         "n_draws": len({seed for _, seed in drawn}),
-        "models": [len(_seeds(run)) for run in counted],
+        "models": [len(_seeds(run)) for run in kept],
     }
-    return {**_of_all(counted), f"{by}_mean": mean, f"{by}_std": std, **counts, "split_means": means}
+    return {**_of_all(kept), f"{by}_mean": mean, f"{by}_std": std, **counts, "split_means": means}
 
 
 def _seeds(run: Row) -> list[Any]:

@@ -33,10 +33,12 @@ def laid_out(table: Table) -> list[Column]:
         Column("data set", [row["dataset"] for row in rows], False),
         Column("algorithm", [row["algo"] for row in rows], False),
     ]
-    for key in ("setting", "guarantee"):
-        if len({row[key] for row in rows if row[key]}) > 1:
+    for key in ("setting", "apart", "guarantee"):
+        if len({row[key] for row in rows if row.get(key)}) > 1:
             columns.append(Column(key, [row[key] for row in rows], False))
-    columns.append(Column("eps", [f"{row['budget']:.4g}" for row in rows]))
+    if any(row.get("nominal_eps") is not None for row in rows):
+        columns.append(Column("nominal eps", [_nominal(row) for row in rows]))
+    columns.append(Column("eps", [_real(row) for row in rows]))
     if any(row["n_seeds"] > 1 and row["budget"] < math.inf for row in rows):
         columns.append(Column("eps of all n", [_eps_of_all(row) for row in rows]))
     columns.append(Column("best local steps", [_cell(row["local_steps"]) for row in rows]))
@@ -49,7 +51,8 @@ def laid_out(table: Table) -> list[Column]:
         )
         for key in table.swept
     ]
-    columns.append(Column(table.by.replace("_", " "), [_error(row, table.by) for row in rows]))
+    of = "" if table.last == "1" else f" (last {table.last} rounds)".replace("% rounds", " % of rounds")
+    columns.append(Column(table.by.replace("_", " ") + of, [_error(row, table.by) for row in rows]))
     columns.append(Column("n seeds", [str(row["n_seeds"]) for row in rows]))
     columns.append(
         Column("gap to no privacy", ["" if math.isnan(row["gap"]) else f"{row['gap']:+.4f}" for row in rows])
@@ -60,6 +63,18 @@ def laid_out(table: Table) -> list[Column]:
     if any(set(row.get("mixed", [])) - {"package"} for row in rows):
         columns.append(Column("mixed", [", ".join(row["mixed"]) for row in rows], False))
     return columns
+
+
+def _nominal(row: Row) -> str:
+    return "" if row.get("nominal_eps") is None else f"{row['budget']:.4g}"
+
+
+def _real(row: Row) -> str:
+    """What was asked for where the noise was solved for it; beside a nominal eps, what holds."""
+    if row.get("nominal_eps") is None:
+        return f"{row['budget']:.4g}"
+    valid = row.get("valid_eps")
+    return "no bound" if valid is None or valid == math.inf else f"{valid:.4g}"
 
 
 def _eps_of_all(row: Row) -> str:

@@ -4,6 +4,8 @@ no random ids. Fonts are in the PDF.
 
 from __future__ import annotations
 
+import hashlib
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +28,13 @@ def blank(width: float, height: float) -> Figure:
     figure = Figure(figsize=(width, height), layout="constrained")
     FigureCanvasAgg(figure)
     return figure
+
+
+def stem(name: str) -> str:
+    """A file's name for it, one for each name: nothing of a path, and not too long."""
+    shown = re.sub(r"[^\w.-]", "_", name)[:80]
+    digest = hashlib.sha256(name.encode("utf-8", "replace")).hexdigest()[:6]
+    return shown if shown == name else f"{shown}_{digest}"
 
 
 def save(figure: Figure, stem: Path, formats: tuple[str, ...] = FORMATS) -> list[Path]:

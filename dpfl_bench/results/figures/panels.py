@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import textwrap
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from dpfl_bench.results.escape import plain
@@ -74,6 +74,7 @@ class Look:
     note: str = ""
     alt: str = ""
     band: str = ""
+    log_columns: Sequence[str] = ()  # columns of panels whose y is logarithmic, where y is not shared
     share_x: Share = "all"
     share_y: Share = "all"
     x_ticks: Mapping[float, str] | None = None  # labels of x that are names, such as bars
@@ -104,6 +105,7 @@ def draw(marks: Sequence[Mark], look: Look) -> Figure:
         for (row, column), (down, across) in grid.panels.items():
             members = [mark for mark in marks if (mark.row, mark.column) == (row, column)]
             _panel(panels[down][across], members, look, styles, (row, column), width / grid.across)
+        _floors(panels, grid, marks, look)
         _names(panels, grid, look)
         frame = Frame(figure, (0.3 + min(2.5, max(1.0, 0.66 * width / grid.across))) * grid.down)
         frame.title(look.title)
@@ -131,8 +133,6 @@ def _grid(marks: Sequence[Mark], look: Look) -> tuple[Grid, float]:
 
 
 def _styles(marks: Sequence[Mark], look: Look) -> dict[str, Style]:
-    from dataclasses import replace
-
     names = look.names or {}
     styles = styles_of([mark.line for mark in marks], look.line_of)
     return {line: replace(s, label=plain(names.get(line, s.label))) for line, s in styles.items()}
@@ -163,26 +163,39 @@ def _panel(
         if here and (rule.line not in styles or any(mark.line == rule.line for mark in marks)):
             colour = styles[rule.line].colour if rule.line in styles else GREY
             axes.axvline(rule.x, color=colour, linestyle=":", linewidth=1.2, zorder=1.5)
-    _scales(axes, marks, look, inches)
+    _scales(axes, marks, replace(look, y_log=look.y_log or where[1] in look.log_columns), inches)
 
 
 def _scales(axes: Axes, marks: Sequence[Mark], look: Look, inches: float) -> None:
     x = [mark.x for mark in marks if math.isfinite(mark.x)]
-    ends = [edge for mark in marks for edge in (mark.y, mark.low, mark.high) if edge is not None]
     scale_x(axes, x, look.x_log, max(0.6, inches - 0.45))
     if look.x_ticks is not None:
         axes.set_xticks(list(look.x_ticks), [plain(label) for label in look.x_ticks.values()])
         for tick in axes.get_xticklabels():
             tick.set_parse_math(False)
-    scale_y(axes, [edge for edge in ends if math.isfinite(edge)], look.y_log)
-    if look.y_log and look.y_from is None:
-        shown = [mark.y for mark in marks if math.isfinite(mark.y) and mark.y > 0]
-        if shown and axes.get_ylim()[0] < 0.5 * min(shown):  # a band down to 0 is not the message
-            axes.set_ylim(bottom=min(axes.get_ylim()[1], 0.5 * min(shown)))
+    scale_y(axes, [mark.y for mark in marks if math.isfinite(mark.y)], look.y_log)
     if look.y_from is not None:
         axes.set_ylim(bottom=look.y_from)
     if look.y_to is not None:
         axes.set_ylim(top=look.y_to)
+
+
+def _floors(panels: Any, grid: Grid, marks: Sequence[Mark], look: Look) -> None:
+    """A band does not stretch a logarithmic axis, nor one of values >= 0 below 0."""
+    if look.y_from is not None:
+        return
+    if not look.y_log:
+        low = all(not mark.y < 0 for mark in marks)
+        for axes in (panels[down][across] for down, across in grid.panels.values()):
+            if low and axes.get_ylim()[0] < 0 and look.kind != "paths":
+                axes.set_ylim(bottom=0)
+        return
+    for (row, column), (down, across) in grid.panels.items():
+        axes = panels[down][across]
+        own = [m for m in marks if look.share_y == "all" or (m.row, m.column) == (row, column)]
+        shown = [mark.y for mark in own if math.isfinite(mark.y) and mark.y > 0]
+        if shown and axes.get_ylim()[0] < 0.5 * min(shown):
+            axes.set_ylim(bottom=0.5 * min(shown))
 
 
 def _names(panels: Any, grid: Grid, look: Look) -> None:

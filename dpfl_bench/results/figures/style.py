@@ -15,6 +15,7 @@ from typing import Any, Literal
 from dpfl_bench.checks.errors import ConfigError
 from dpfl_bench.results.escape import plain
 
+FREE = "no privacy"
 LineOf = Literal["algorithm", "budget", "other"]
 BLUE, ORANGE, GREEN, RED, PURPLE, SKY = "#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9"
 BLACK, INDIGO, BROWN, GREY = "#000000", "#332288", "#7F5539", "#4D4D4D"
@@ -147,11 +148,11 @@ def name_of(key: str) -> str:
 
 
 def word_of(value: str) -> str:
-    """An algorithm, a data set or another word that a setting has."""
+    """An algorithm or a data set of ours as papers write it; any other word as it stands."""
     algorithm = _algorithm(value)
     if algorithm is not None:
         return algorithm.label
-    return _DATA.get(value) or plain(value).replace("_", " ")
+    return _DATA.get(value) or plain(value)
 
 
 def label_of(key: str, value: Any) -> str:
@@ -159,7 +160,7 @@ def label_of(key: str, value: Any) -> str:
     key = key.removesuffix(".name")
     number = _number(value)
     if key in ("eps", "budget") and number == math.inf:
-        return "no privacy"
+        return FREE
     said = f"{number:.4g}" if number is not None else word_of(str(value))
     symbol = _SYMBOLS.get(key, name_of(key))
     return f"{symbol} = {said}" if symbol else said
@@ -186,10 +187,11 @@ def styles_of(names: Sequence[str], kind: LineOf) -> dict[str, Style]:
         return _budgets(names)
     if len(names) > 3 and all(_number(name) is not None for name in names):
         return {name: replace(style, label=name) for name, style in _ordered(names).items()}
-    return {
+    styles = {
         name: Style(PALETTE[index % len(PALETTE)], MARKERS[index % len(MARKERS)], "-", True, plain(name))
-        for index, name in enumerate(names)
+        for index, name in enumerate(name for name in names if name != FREE)
     }
+    return styles | {name: Style(GREY, ".", "--", True, FREE) for name in names if name == FREE}
 
 
 def _algorithm(name: str) -> Style | None:
@@ -221,7 +223,7 @@ def _budgets(names: Sequence[str]) -> dict[str, Style]:
     """No privacy first, dashed and dark; then from the largest budget to the smallest."""
     free = [name for name in names if _first_number(name) == math.inf]
     private = sorted((n for n in names if n not in free), key=lambda n: -_first_number(n))
-    without = Style(GREY, ".", "--", True, "no privacy")
+    without = Style(GREY, ".", "--", True, FREE)
     return {name: without for name in free} | _ordered(private)
 
 

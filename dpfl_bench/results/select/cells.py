@@ -10,13 +10,18 @@ from typing import Any, Literal
 import numpy as np
 
 from dpfl_bench.checks.errors import ConfigError
-from dpfl_bench.results.select.expressions import Expression, parse
+from dpfl_bench.results.select.expressions import parse
 from dpfl_bench.results.select.intervals import Interval, Key, exactly, of_mean
-from dpfl_bench.results.select.sources import Facts, Run, Source
+from dpfl_bench.results.select.sources import Run, Source
 
 BEST = "best "  # `best local_steps`: that field's value at the best point
 OVER_ROUNDS = ("round", "steps")  # fields that each evaluated round has
-IDLE = ("repeats", "eval_every", "eval_last", "plot", "outputs", "points", "checkpoint_every")
+SEEDS = ("seed", "repeats", "dataset.seed", "partition.seed")  # runs that differ in these are repeats
+# these settings change no number that is trained
+IDLE = ("eval_every", "eval_last", "evaluate", "measure", "measured_client", "plot", "outputs", "points")
+
+
+Better = Literal["least", "most"]
 
 
 @dataclass(frozen=True)
@@ -27,14 +32,16 @@ class Question:
     fields: tuple[str, ...] = ()  # a cell for each combination of their values
     where: Mapping[str, Any] = field(default_factory=dict)  # field -> value, or list of values
     last: int | str = 1  # the mean over so many of the last evaluated rounds, or "10%" of them
-    better: Literal["least", "most"] = "least"
+    better: Better = "least"  # of y
     best_over: tuple[str, ...] = ()  # fields that are tuned: the best of them in each cell
     by: str | None = None  # the quantity that the best is best in; None: y
     spread: tuple[str, ...] = ()  # fields that count like seeds
+    by_better: Better | None = None  # of `by`; None: as y
 
     @property
-    def judged(self) -> str:
-        return self.by or self.y
+    def judged(self) -> tuple[str, Better]:
+        """The quantity that the best is best in, and which of its values are better."""
+        return self.by or self.y, self.by_better or self.better
 
 
 @dataclass(frozen=True)
@@ -68,93 +75,101 @@ class Cell:
 def cells(sources: Iterable[Source], question: Question) -> list[Cell]:
     """A cell for each combination of the fields' values, in the order of their first source."""
     over = [name for name in question.fields if name in OVER_ROUNDS]
+    if over and question.y.startswith(BEST):
+        raise ConfigError(f"{question.y}: expected a quantity; over rounds there is no best")
     fields = [name for name in question.fields if name not in over]
     groups: dict[tuple[Any, ...], list[Source]] = {}
     for source in sources:
-        if _is_where(source, question.where):
+        if is_where(source, question.where):
             groups.setdefault(tuple(source.field(name) for name in fields), []).append(source)
     result: list[Cell] = []
     for at, members in groups.items():
-        cell = replace(_cell(members, question, fields), at=dict(zip(fields, at, strict=True)))
+        cell = replace(_cell(members, question), at=dict(zip(fields, at, strict=True)))
         result += _by_round(cell, question, over[0]) if over else [cell]
     return result
 
 
-def _is_where(source: Source, where: Mapping[str, Any]) -> bool:
+def is_where(source: Source, where: Mapping[str, Any]) -> bool:
+    """Rounds are chosen later."""
+    fields = [(name, value) for name, value in where.items() if name not in OVER_ROUNDS]
     return all(
-        source.field(name) in (value if isinstance(value, list) else [value]) for name, value in where.items()
+        source.field(name) in (value if isinstance(value, list) else [value]) for name, value in fields
     )
 
 
-def _cell(members: Sequence[Source], question: Question, fields: Sequence[str]) -> Cell:
+def _cell(members: Sequence[Source], question: Question) -> Cell:
     """Of one group: the tuned choice for each value of the spread fields, pooled."""
     wanted = question.y.removeprefix(BEST)
     is_best = wanted != question.y
     tuned = (*question.best_over, wanted) if is_best else question.best_over
-    known = {*fields, *question.spread, *tuned, *question.where}
     values: dict[Key, float] = {}
     chosen: list[Source] = []
-    choice: dict[str, Any] = {}
+    choices: list[dict[str, Any]] = []
     for spread, inside in _grouped(members, question.spread).items():
         options = _grouped(inside, tuned)
-        best = _best(options, question, known) if len(options) > 1 else next(iter(options))
-        choice = dict(zip(tuned, best, strict=True))
+        best = _best(options, question) if len(options) > 1 else next(iter(options))
+        choices.append(dict(zip(tuned, best, strict=True)))
         if is_best:
-            values[None, None, *spread] = _number(choice[wanted])
+            values[None, None, *spread] = _number(choices[-1][wanted])
         else:
-            pooled = _pooled(options[best], parse(question.y), question, known)
+            pooled = _pooled(options[best], question.y, question.last, question.better)
             values |= {(*key, *spread): value for key, value in pooled.items()}
         chosen += options[best]
-    return Cell({}, values, tuple(chosen), {key: choice[key] for key in question.best_over})
+    alike = {key: choices[0][key] for key in question.best_over if len({str(c[key]) for c in choices}) == 1}
+    return Cell({}, values, tuple(chosen), alike)
 
 
 def _grouped(members: Iterable[Source], names: Sequence[str]) -> dict[tuple[Any, ...], list[Source]]:
-    groups: dict[tuple[Any, ...], list[Source]] = {}
+    """Sources that are the same numbers count once."""
+    groups: dict[tuple[Any, ...], dict[Any, Source]] = {}
     for source in members:
-        groups.setdefault(tuple(source.field(name) for name in names), []).append(source)
-    return groups
+        at = tuple(source.field(name) for name in names)
+        groups.setdefault(at, {}).setdefault(source.identity, source)
+    return {at: list(each.values()) for at, each in groups.items()}
 
 
-def _best(options: Mapping[tuple[Any, ...], list[Source]], question: Question, known: set[str]) -> Any:
+def _best(options: Mapping[tuple[Any, ...], list[Source]], question: Question) -> Any:
     """The option with the best mean; of equals the first."""
-    quantity, sign = parse(question.judged), 1 if question.better == "least" else -1
+    text, better = question.judged
 
     def mean(members: list[Source]) -> float:
-        values = list(_pooled(members, quantity, question, known).values())
-        return sign * sum(values) / len(values)
+        values = list(_pooled(members, text, question.last, better).values())
+        value = sum(values) / len(values)
+        return math.inf if math.isnan(value) else value if better == "least" else -value
 
-    return min(options, key=lambda option: _last_if_nan(mean(options[option])))
-
-
-def _last_if_nan(value: float) -> float:
-    return math.inf if math.isnan(value) else value
+    return min(options, key=lambda option: mean(options[option]))
 
 
-def _pooled(
-    members: Sequence[Source], quantity: Expression, question: Question, known: set[str]
-) -> dict[Key, float]:
-    """By split and seed. Two sources with one of these are an error: the question mixes them."""
-    worst = math.inf if question.better == "least" else -math.inf
+def _pooled(members: Sequence[Source], text: str, last: int | str, better: Better) -> dict[Key, float]:
+    """By split and seed. Sources that differ in more than these are an error: the question mixes
+    them.
+    """
+    if differing := _differing(members):
+        raise ConfigError(
+            f"{text}: runs differ in {', '.join(differing)}; expected it among the fields (line, row, column,"
+            " x, each, rows, columns), or one value of it in where, or best_over or spread"
+        )
+    quantity = parse(text)
     values: dict[Key, float] = {}
     for source in members:
-        own = source.by_seed(quantity, question.last)
+        own = source.by_seed(quantity, last)
         if values.keys() & own.keys():
-            raise ConfigError(
-                f"{quantity.text}: runs differ in {_difference(members, known)}; expected it among the"
-                " fields (line, row, column, x, each, rows, columns), in where, best_over or spread"
-            )
-        failed = isinstance(source, Run) and source.diverged
-        values |= {key: worst if failed else value for key, value in own.items()}
+            raise ConfigError(f"{text}: two runs with the same settings share a seed; leave one of them out")
+        values |= {key: worst(better) if source.diverged else value for key, value in own.items()}
     return values
 
 
-def _difference(members: Sequence[Source], known: set[str]) -> str:
-    """The settings in which sources differ that the question does not name."""
-    settings = [source.settings for source in members if isinstance(source, Run | Facts)]
-    keys = dict.fromkeys(key for each in settings for key in each)
-    differing = [key for key in keys if len({str(each.get(key)) for each in settings}) > 1]
-    hidden = {*known, *IDLE, *(f"{name}.name" for name in known)}
-    return ", ".join(key for key in differing if key not in hidden) or "nothing but their seeds"
+def worst(better: Better) -> float:
+    return math.inf if better == "least" else -math.inf
+
+
+def _differing(members: Sequence[Source]) -> list[str]:
+    """The settings in which sources differ, seeds and splits aside."""
+    first = members[0].asked
+    others = [source.asked for source in members[1:] if source.asked != first]
+    keys = dict.fromkeys(key for each in (first, *others) for key in each)
+    differing = [key for key in keys if any(str(each.get(key)) != str(first.get(key)) for each in others)]
+    return [key for key in differing if key not in (*SEEDS, *IDLE)]
 
 
 def _number(value: Any) -> float:
@@ -164,13 +179,21 @@ def _number(value: Any) -> float:
 
 
 def _by_round(cell: Cell, question: Question, x: str) -> Iterator[Cell]:
-    """A cell for each evaluated round. Seeds that do not have a round are left out of it."""
+    """A cell for each evaluated round. Seeds that do not have a round are left out of it; those of
+    a run that diverged are the worst from there on.
+    """
     quantity = parse(question.y)
     by_x: dict[float, dict[Key, float]] = {}
-    for source in cell.sources:
-        if isinstance(source, Run):
-            for seed, at, value in zip(*source.over_rounds(quantity, x), strict=True):
-                place = float(at)
-                by_x.setdefault(place, {})[source.split, seed] = float(value)
-    for place in sorted(by_x):
+    runs = [source for source in cell.sources if isinstance(source, Run)]
+    for run in runs:
+        spread = tuple(run.field(name) for name in question.spread)
+        for seed, at, value in zip(*run.over_rounds(quantity, x), strict=True):
+            by_x.setdefault(float(at), {})[run.split, seed, *spread] = float(value)
+    for run in runs:
+        if run.diverged:
+            spread, end = tuple(run.field(name) for name in question.spread), run.last_good(x)
+            lost = {(run.split, seed, *spread): worst(question.better) for seed in run.result["seeds"]}
+            by_x |= {place: values | lost for place, values in by_x.items() if place > end}
+    chosen = question.where.get(x, list(by_x))
+    for place in sorted(set(by_x) & set(chosen if isinstance(chosen, list) else [chosen])):
         yield replace(cell, at={**cell.at, x: place}, values=by_x[place])

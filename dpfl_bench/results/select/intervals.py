@@ -76,7 +76,7 @@ def exactly(value: float) -> Interval:
 def _student(values: list[float], share: Callable[[int], float]) -> Interval:
     """share: the variance of the quantity in multiples of one value's, of n values."""
     count = len(values)
-    if count and len(set(values)) == 1 and math.isinf(values[0]):
+    if count >= LEAST and len(set(values)) == 1 and math.isinf(values[0]):
         return Interval(values[0], values[0], values[0], count)  # all diverged
     if count < LEAST or not all(map(math.isfinite, values)):
         mean = sum(values) / count if count else math.nan

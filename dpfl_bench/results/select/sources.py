@@ -5,7 +5,7 @@ was asked) and quantities (what came of it).
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -15,7 +15,7 @@ import numpy as np
 
 from dpfl_bench.checks.errors import ConfigError
 from dpfl_bench.config.identity import GROUPS
-from dpfl_bench.results.collect.columns import flat, value_of
+from dpfl_bench.results.collect.columns import counted, flat, value_of
 from dpfl_bench.results.collect.measures import Last, at_end
 from dpfl_bench.results.folder import RunFolder
 from dpfl_bench.results.select.expressions import Expression
@@ -35,6 +35,17 @@ class Source(Protocol):
     def exact(self) -> bool:
         """Whether its quantities have no randomness."""
 
+    @property
+    def diverged(self) -> bool: ...
+
+    @property
+    def identity(self) -> Hashable:
+        """Two sources of one identity are the same numbers, as where two sweeps share a run."""
+
+    @property
+    def asked(self) -> Mapping[str, Any]:
+        """Every setting that can change its numbers."""
+
     def field(self, name: str) -> Any:
         """What it was asked, or a number that came of it; None where it has none."""
 
@@ -51,6 +62,15 @@ class Facts:
     settings: Mapping[str, Any]  # flat
     numbers: Mapping[str, Any]
     exact: bool = True
+    diverged: bool = False
+
+    @property
+    def asked(self) -> Mapping[str, Any]:
+        return self.settings
+
+    @property
+    def identity(self) -> Hashable:
+        return self.prefix, str(sorted(self.settings.items()))
 
     def field(self, name: str) -> Any:
         if name == "sweep":
@@ -75,9 +95,21 @@ class Run:
     exact: bool = field(default=False, init=False)
 
     @cached_property
+    def text(self) -> dict[str, str]:
+        """Its config: the YAML of each value by dotted name."""
+        return flat((self.path / ".hydra" / "config.yaml").read_text())
+
+    @cached_property
     def settings(self) -> dict[str, Any]:
-        text = flat((self.path / ".hydra" / "config.yaml").read_text())
-        return {key: value_of(value) for key, value in text.items()}
+        return {key: value_of(value) for key, value in self.text.items()}
+
+    @cached_property
+    def asked(self) -> Mapping[str, Any]:
+        return counted(self.text)
+
+    @property
+    def identity(self) -> Hashable:
+        return self.path
 
     @cached_property
     def rounds(self) -> np.ndarray:
@@ -142,6 +174,12 @@ class Run:
         names = {name: self._column(rows, name) for name in (*quantity.names, x)}
         values = np.broadcast_to(quantity.of(names), rows["seed"].shape)
         return rows["seed"], names[x], values
+
+    def last_good(self, x: str) -> float:
+        """Of a run that diverged: x of the last evaluated round before it did."""
+        where, rows = self.result["diverged"], self.rounds
+        before = (rows["seed"] == where["seed"]) & (rows["round"] < where["round"])
+        return float(max(rows[x][before], default=-math.inf))
 
     def _column(self, rows: np.ndarray, name: str) -> np.ndarray:
         column = name.removeprefix(f"{ITERATES}.")

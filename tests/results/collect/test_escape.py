@@ -19,7 +19,7 @@ from helpers.command import call
 from helpers.tables import checked_tex, odd_table
 
 from dpfl_bench.results import escape, plots
-from dpfl_bench.results.collect import tables
+from dpfl_bench.results.collect import pictures, tables
 from dpfl_bench.results.collect.gather import collect
 
 pytestmark = pytest.mark.one_in(4)
@@ -102,7 +102,7 @@ def runs_with(field: str, name: str, number: int) -> None:
 )
 def test_a_name_is_a_cell_and_no_more(field: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if field not in ("algo", "dataset"):  # in pictures the others are words of a title that has these
-        monkeypatch.setattr(plots, "u_curves", lambda *_: None)
+        monkeypatch.setattr(pictures, "u_curves", lambda *_: None)
     for number, name in enumerate(NASTY):
         runs_with(field, name, number)
     said = call("collect", "runs", "--to", "out", "--tuning-eps")

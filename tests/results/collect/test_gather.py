@@ -39,7 +39,9 @@ def test_everything_is_written_with_the_sentence_on_tuning() -> None:
         "table.csv",
         "table.md",
         "table.tex",
+        "u_curves_digits.pdf",
         "u_curves_digits.png",
+        "u_curves_digits.svg",
     ]
     assert TUNING in Path("out/of/here/table.md").read_text()
     assert TUNING in Path("out/of/here/table.tex").read_text()

@@ -15,8 +15,7 @@ from helpers.collected import finish, free, table_of
 from helpers.command import Said, call
 from helpers.federations import CONF
 
-from dpfl_bench.results import plots
-from dpfl_bench.results.collect import columns
+from dpfl_bench.results.collect import columns, pictures
 from dpfl_bench.results.collect.gather import collect
 
 ONE, OTHER = "1" * 16, "2" * 16
@@ -91,14 +90,14 @@ def test_nor_compared_in_one_table(apart: dict[str, Any]) -> None:
 def test_pictures_of_mixed_runs_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
     titles: dict[str, str] = {}
     monkeypatch.setattr(
-        plots, "u_curves", lambda points, target, title, by: titles.update({target.name: title})
+        pictures, "u_curves", lambda points, target, title, note, by: titles.update({target.name: note})
     )
     for steps in (1, 2):
         finish(f"a{steps}", local_steps=steps, **origin(targets=str(steps) * 16))
         finish(f"b{steps}", local_steps=steps, dataset="mnist", **origin(package=str(steps) * 16))
     assert call("collect", "runs", "--mixed").code == 0
-    assert titles["u_curves_digits.png"].splitlines()[-1] == "runs of different code or data"
-    assert "runs of different" not in titles["u_curves_mnist.png"]
+    assert titles["u_curves_digits"].endswith("Runs of different code or data.")
+    assert "Runs of different" not in titles["u_curves_mnist"]
 
 
 def test_other_algorithms_models_data_sets_and_partitions_have_other_hashes() -> None:

@@ -271,10 +271,9 @@ def test_the_summary_says_both() -> None:
 
 
 def test_the_picture_of_a_run_says_both(monkeypatch: pytest.MonkeyPatch) -> None:
-    from matplotlib.figure import Figure
 
     titles: list[str] = []
-    monkeypatch.setattr(Figure, "savefig", lambda figure, *_, **__: titles.append(figure.get_suptitle()))
+    monkeypatch.setattr(plots, "save", lambda figure, *_: titles.append(figure.texts[1].get_text()))
     Path("metrics.csv").write_text("seed,round,test_error,train_loss\n0,0,.5,1\n1,0,.4,1\n")
     told = {
         "algo": "a",

@@ -193,3 +193,14 @@ def test_gaps_infinities_and_values_that_a_log_axis_cannot_show() -> None:
     level = [line for line in figure.axes[0].lines if list(line.get_ydata()) == [0.1, 0.1]]
     assert level, "x = inf is a level across the panel"
     assert Path("f.png").stat().st_size > 5_000
+
+
+def test_panels_of_other_sizes_are_all_within_a_shared_log_axis() -> None:
+    marks = [
+        Mark("", column, "dp_fedavg", x, y)
+        for column, y in (("low", 1.0), ("high", 1000.0))
+        for x in (1.0, 2.0)
+    ]
+    low, high = (axes.get_ylim() for axes in draw(marks, Look(y_log=True)).axes[:2])
+    assert low == high
+    assert low[0] < 1 < 1000 < low[1]

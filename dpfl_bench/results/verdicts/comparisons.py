@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
-from dpfl_bench.papers.evidence import (
+from dpfl_bench.results.select.cells import Cell, cells
+from dpfl_bench.results.select.intervals import Interval, exactly, of_difference
+from dpfl_bench.results.verdicts.group import (
     FAILS,
     HOLDS,
     UNDECIDED,
@@ -15,17 +18,17 @@ from dpfl_bench.papers.evidence import (
     Missing,
     Outcome,
     above,
+    ascending,
     gain,
     said,
+    same_digits,
     short,
     worst,
 )
-from dpfl_bench.results.select.cells import Cell, cells
-from dpfl_bench.results.select.intervals import Interval, of_difference
 
 
 def better(test: GroupTest) -> Outcome:
-    terms = test.claim.terms
+    terms = test.terms
     margin = float(terms.get("by_at_least", 0))
     if "rounds" not in terms:
         difference = test.gain(test.side(terms["of"]), test.side(terms["than"]))
@@ -47,7 +50,7 @@ def _by_round(test: GroupTest, where: Mapping[str, Any]) -> dict[float, Cell]:
 
 
 def alike(test: GroupTest) -> Outcome:
-    terms = test.claim.terms
+    terms = test.terms
     within = float(terms["within"])
     difference = test.gain(test.side(terms["of"]), test.side(terms["than"]))
     inside = -within <= difference.low and difference.high <= within
@@ -57,7 +60,7 @@ def alike(test: GroupTest) -> Outcome:
 
 
 def ordered(test: GroupTest) -> Outcome:
-    name, order = test.claim.terms["along"], test.claim.terms["order"]
+    name, order = test.terms["along"], test.terms["order"]
     sides = [test.side({name: value}) for value in order]
     gains = [test.gain(*pair) for pair in pairwise(sides)]
     pairs = zip(order[:-1], order[1:], gains, strict=True)
@@ -67,7 +70,7 @@ def ordered(test: GroupTest) -> Outcome:
 
 def trend(test: GroupTest, sign: int) -> Outcome:
     """sign 1: falls; -1: rises."""
-    by_value = list(test.along(test.claim.terms["along"]).values())
+    by_value = list(test.along(test.terms["along"]).values())
     steps = [gain(later, earlier, sign) for earlier, later in pairwise(by_value)]
     whole = gain(by_value[-1], by_value[0], sign)
     against = sum(step.high < 0 for step in steps)
@@ -77,18 +80,19 @@ def trend(test: GroupTest, sign: int) -> Outcome:
 
 
 def gain_grows(test: GroupTest) -> Outcome:
-    terms = test.claim.terms
+    terms = test.terms
     sides = []
     for side in (terms["of"], terms["than"]):
         asked = test.question(terms["with"])
         found = cells(test.sources, replace(asked, where={**asked.where, **side}))
         sides.append({cell.at[terms["with"]]: cell for cell in found})
-    order = sorted(value for value in sides[0] if value in sides[1])
+    order = ascending((value for value in sides[0] if value in sides[1]), terms["with"])
     if len(order) < 2:
         raise Missing(f"two values of {terms['with']}")
     gains = [_paired(sides[0][value], sides[1][value], test.sign) for value in order]
-    steps = [of_difference(later, earlier) for earlier, later in pairwise(gains)]
-    whole = of_difference(gains[-1], gains[0])
+    exact = all(cell.exact for side in sides for cell in side.values())
+    steps = [_more(later, earlier, exact) for earlier, later in pairwise(gains)]
+    whole = _more(gains[-1], gains[0], exact)
     verdict = FAILS if any(step.high < 0 for step in steps) else above(whole)
     means = ", ".join(short(sum(gain.values()) / max(1, len(gain))) for gain in gains)
     return Outcome(verdict, f"gains {means} for {terms['with']} {order}; the last more by {said(whole)}")
@@ -99,20 +103,34 @@ def _paired(ours: Cell, theirs: Cell, sign: int) -> dict[Any, float]:
     return {key: sign * (theirs.values[key] - ours.values[key]) for key in both}
 
 
+def _more(later: Mapping[Any, float], earlier: Mapping[Any, float], exact: bool) -> Interval:
+    difference = of_difference(later, earlier)
+    return exactly(difference.mean) if exact else difference
+
+
 def reaches(test: GroupTest) -> Outcome:
-    terms = test.claim.terms
+    terms = test.terms
     interval = test.side(terms.get("of", {})).interval
+    verdicts, words = [], []
     if "most" in terms:
-        flipped = Interval(-interval.mean, -interval.high, -interval.low, interval.count)
-        return Outcome(above(flipped, -float(terms["most"])), f"{said(interval)}, at most {terms['most']}")
-    return Outcome(above(interval, float(terms["least"])), f"{said(interval)}, at least {terms['least']}")
+        most = float(terms["most"])
+        verdicts.append(HOLDS if interval.high <= most else FAILS if interval.low > most else UNDECIDED)
+        words.append(f"at most {most:g}")
+    if "least" in terms:
+        least = float(terms["least"])
+        verdicts.append(HOLDS if interval.low >= least else FAILS if interval.high < least else UNDECIDED)
+        words.append(f"at least {least:g}")
+    return Outcome(worst(verdicts), f"{said(interval)}, {', '.join(words)}")
 
 
 def equal(test: GroupTest) -> Outcome:
-    terms = test.claim.terms
-    ours, wanted = test.side({}), terms["to"]
+    """Up to half a unit of the last digit, as with printed numbers."""
+    terms = test.terms
+    ours, wanted = test.side({}).mean, terms["to"]
     if isinstance(wanted, str):
         (theirs,) = cells(test.sources, replace(test.question(), y=wanted))
         wanted = theirs.mean
-    same = round(ours.mean, terms["digits"]) == round(float(wanted), terms["digits"])
-    return Outcome(HOLDS if same else FAILS, f"{ours.mean:.{terms['digits']}f}, expected {short(wanted)}")
+    if math.isnan(ours) or math.isnan(wanted):
+        raise Missing(f"a number for {test.asked.y if math.isnan(ours) else terms['to']}")
+    verdict = HOLDS if same_digits(ours, float(wanted), terms["digits"]) else FAILS
+    return Outcome(verdict, f"{ours:.{terms['digits']}f}, expected {short(wanted)}")

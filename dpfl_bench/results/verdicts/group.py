@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from dpfl_bench.papers.artefact import Claim
+from dpfl_bench.checks.errors import ConfigError
 from dpfl_bench.results.select.cells import Cell, Question, cells
-from dpfl_bench.results.select.intervals import Interval, exactly, of_difference
+from dpfl_bench.results.select.intervals import Interval, Key, exactly, of_difference, of_mean
 from dpfl_bench.results.select.sources import Source
 
 HOLDS, FAILS, UNDECIDED = "holds", "does not hold", "undecided"
-UNTESTED = "cannot be tested at this scale"
 
 
 @dataclass(frozen=True)
@@ -30,11 +29,12 @@ class Missing(Exception):
 class GroupTest:
     """A claim on the sources of one group."""
 
-    claim: Claim
+    asked: Question  # without fields
+    terms: Mapping[str, Any]  # the keys that the claim's kind has of its own
     sources: Sequence[Source]
 
     def question(self, *names: str) -> Question:
-        return self.claim.question(self.claim.y, *names)
+        return replace(self.asked, fields=names)
 
     @property
     def sign(self) -> int:
@@ -53,7 +53,7 @@ class GroupTest:
         by_value = {cell.at[name]: cell for cell in cells(self.sources, self.question(name))}
         if len(by_value) < 2:
             raise Missing(f"two values of {name}")
-        return {value: by_value[value] for value in sorted(by_value)}
+        return {value: by_value[value] for value in ascending(by_value, name)}
 
     def gain(self, ours: Cell, theirs: Cell) -> Interval:
         """By how much ours is better."""
@@ -63,11 +63,57 @@ class GroupTest:
         return min(by_value, key=lambda value: self.sign * _finite(by_value[value].mean, self.sign))
 
 
+def ascending(values: Iterable[Any], name: str) -> list[Any]:
+    """Values of a field that has an order."""
+    every = list(values)
+    for value in every:
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise ConfigError(f"along and with: {name}={value}: expected a field with numbers")
+    return sorted(every)
+
+
 def gain(ours: Cell, theirs: Cell, sign: int) -> Interval:
     if ours.exact and theirs.exact:
         return exactly(sign * (theirs.mean - ours.mean))
     gain = of_difference(theirs.values, ours.values)
     return gain if sign > 0 else Interval(-gain.mean, -gain.high, -gain.low, gain.count)
+
+
+Curve = Mapping[Any, Cell]  # value of a field -> what came of it
+Pick = Callable[[Curve], Any]
+
+
+def picked(curves: Sequence[Curve], sign: int) -> Iterator[tuple[Key, Pick]]:
+    """For each seed that all have, how the best value of a curve is chosen by the other seeds (or
+    splits). So the luck by which a value is best in a seed does not speak for it in that seed.
+    """
+    keys = [key for key in keys_of(curves[0]) if all(key in keys_of(curve) for curve in curves)]
+    splits = {key[0] for key in keys}
+    for key in keys:
+        others = [k for k in keys if (k[0] != key[0] if len(splits) > 1 else k != key)]
+
+        def pick(curve: Curve, others: Sequence[Key] = others) -> Any:
+            return min(curve, key=lambda v: sum(sign * curve[v].values[k] for k in others))
+
+        if others:
+            yield key, pick
+
+
+def keys_of(curve: Curve) -> list[Key]:
+    first, *rest = curve.values()
+    return [key for key in first.values if all(key in cell.values for cell in rest)]
+
+
+def gain_of_best(ours: Curve, theirs: Curve, sign: int) -> Interval:
+    """By how much the best of ours is better than the best of theirs."""
+    if all(cell.exact for cell in (*ours.values(), *theirs.values())):
+        best, other = (min(c.values(), key=lambda cell: sign * cell.mean) for c in (ours, theirs))
+        return gain(best, other, sign)
+    pairs = {
+        key: sign * (theirs[pick(theirs)].values[key] - ours[pick(ours)].values[key])
+        for key, pick in picked((ours, theirs), sign)
+    }
+    return of_mean(pairs)
 
 
 def above(interval: Interval, margin: float = 0.0) -> str:
@@ -79,6 +125,11 @@ def above(interval: Interval, margin: float = 0.0) -> str:
 def worst(verdicts: Iterable[str]) -> str:
     given = set(verdicts)
     return FAILS if FAILS in given else UNDECIDED if UNDECIDED in given else HOLDS
+
+
+def same_digits(ours: float, printed: float, digits: int) -> bool:
+    """Whether ours may be printed so: both ways of rounding a half are."""
+    return ours == printed or abs(ours - printed) <= 0.5 * 10.0**-digits * (1 + 1e-9)
 
 
 def said(interval: Interval) -> str:

@@ -2,22 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
-from dpfl_bench.checks.errors import ConfigError
-from dpfl_bench.papers import comparisons, optima
-from dpfl_bench.papers.artefact import Claim
-from dpfl_bench.papers.evidence import FAILS, HOLDS, UNDECIDED, GroupTest, Missing, Outcome, short
+from dpfl_bench.results.select.cells import Question, is_where
 from dpfl_bench.results.select.sources import Source
+from dpfl_bench.results.verdicts.group import FAILS, HOLDS, UNDECIDED, GroupTest, Missing, Outcome, short
+from dpfl_bench.results.verdicts.kinds import KINDS
 
 
-def test(claim: Claim, sources: Iterable[Source]) -> Outcome:
+@dataclass(frozen=True)
+class Claimed:
+    """A statement about numbers of runs."""
+
+    kind: str
+    asked: Question
+    terms: Mapping[str, Any] = field(default_factory=dict)  # the kind's own keys
+    each: Sequence[str] = ()  # a group for each combination of these fields' values
+    wanted: Any = None  # in how many groups it has to hold: a number, most; None: in each
+
+
+def test(claim: Claimed, sources: Iterable[Source]) -> Outcome:
     """The claim in each of its groups, and together."""
-    asked = claim.question(claim.y, *claim.each)
+    asked = claim.asked
     groups: dict[tuple[Any, ...], list[Source]] = {}
     for source in sources:
-        if all(source.field(k) in (v if isinstance(v, list) else [v]) for k, v in asked.where.items()):
+        if is_where(source, asked.where):
             groups.setdefault(tuple(source.field(name) for name in claim.each), []).append(source)
     if not groups:
         return Outcome(UNDECIDED, "no finished run")
@@ -25,46 +36,28 @@ def test(claim: Claim, sources: Iterable[Source]) -> Outcome:
     for at, members in groups.items():
         label = ", ".join(f"{name} {short(v)}" for name, v in zip(claim.each, at, strict=True))
         try:
-            outcomes[label] = _TESTS[claim.kind](GroupTest(claim, members))
+            outcomes[label] = KINDS[claim.kind].test(GroupTest(asked, claim.terms, members))
         except Missing as error:
             outcomes[label] = Outcome(UNDECIDED, f"no run has {error}")
-    return _together(outcomes, claim.at_least)
+    return _together(outcomes, claim.wanted)
 
 
 def _together(outcomes: Mapping[str, Outcome], wanted: Any) -> Outcome:
     count, needed = len(outcomes), _needed(wanted, len(outcomes))
     holding = sum(outcome.verdict == HOLDS for outcome in outcomes.values())
     failing = sum(outcome.verdict == FAILS for outcome in outcomes.values())
-    verdict = HOLDS if holding >= needed else FAILS if count - failing < needed else UNDECIDED
+    fails = failing > 0 and count - failing < needed
+    verdict = HOLDS if holding >= needed else FAILS if fails and needed <= count else UNDECIDED
     parts = [
         f"{label}: {outcome.evidence} ({outcome.verdict})" if label else outcome.evidence
         for label, outcome in outcomes.items()
     ]
     head = [f"holds in {holding} of {count}, does not hold in {failing}"] if count > 1 else []
+    head += [f"only {count} of the {needed} groups are here"] if needed > count else []
     return Outcome(verdict, "; ".join([*head, *parts]))
 
 
 def _needed(wanted: Any, count: int) -> int:
     if wanted is None:
         return count
-    if wanted == "most":
-        return count // 2 + 1
-    if isinstance(wanted, int):
-        return wanted
-    raise ConfigError(f"in: {wanted}: expected a number of groups, or most")
-
-
-_TESTS: dict[str, Callable[[GroupTest], Outcome]] = {
-    "better": comparisons.better,
-    "alike": comparisons.alike,
-    "ordered": comparisons.ordered,
-    "falls": lambda test: comparisons.trend(test, 1),
-    "rises": lambda test: comparisons.trend(test, -1),
-    "gain_grows": comparisons.gain_grows,
-    "reaches": comparisons.reaches,
-    "equal": comparisons.equal,
-    "interior": optima.interior,
-    "best_at": optima.best_at,
-    "best_moves": optima.best_moves,
-    "fits": optima.fits,
-}
+    return count // 2 + 1 if wanted == "most" else int(wanted)

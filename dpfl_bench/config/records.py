@@ -1,0 +1,58 @@
+"""A mapping of a YAML file as a dataclass: types checked, defaults filled in, unknown keys refused.
+
+A field's metadata may say `key`, the name that it has in the file, or `rest`: it takes the keys
+that no other field has.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Mapping
+from dataclasses import MISSING, Field, fields, is_dataclass
+from typing import Any, Union, get_args, get_origin, get_type_hints
+
+from dpfl_bench.checks.errors import ConfigError
+from dpfl_bench.config.typed import checked
+
+
+def record(path: str, node: Any, kind: Any) -> Any:
+    """`node` as the dataclass `kind`, dataclasses within it too. ConfigError names the key."""
+    if not isinstance(node, Mapping):
+        raise ConfigError(f"{path.removesuffix('.') or 'file'}: expected keys and values")
+    known = {str(f.metadata.get("key", f.name)): f for f in fields(kind) if not f.metadata.get("rest")}
+    rest = {key: value for key, value in node.items() if key not in known}
+    takes_rest = [f.name for f in fields(kind) if f.metadata.get("rest")]
+    if rest and not takes_rest:
+        raise ConfigError(f"{path}{next(iter(rest))}: unknown key; expected one of {', '.join(known)}")
+    hints = get_type_hints(kind)
+    values = {
+        f.name: _value(f"{path}{key}", node[key], hints[f.name]) if key in node else _default(f, path)
+        for key, f in known.items()
+    }
+    return kind(**values, **dict.fromkeys(takes_rest, rest))
+
+
+def _value(path: str, value: Any, hint: Any) -> Any:
+    origin: Any = get_origin(hint)
+    inner: tuple[Any, ...] = get_args(hint)
+    if origin in (types.UnionType, Union) and any(map(is_dataclass, inner)):
+        return None if value is None else _value(path, value, next(filter(is_dataclass, inner)))
+    if is_dataclass(hint):
+        return record(f"{path}.", value, hint)
+    if origin is list and is_dataclass(inner[0]):
+        given = checked(path, value, list)
+        return [record(f"{path}[{number}].", each, inner[0]) for number, each in enumerate(given)]
+    if origin is dict and is_dataclass(inner[1]):
+        given = checked(path, value, dict)
+        return {str(name): record(f"{path}.{name}.", each, inner[1]) for name, each in given.items()}
+    if origin is list and isinstance(value, str):
+        return [value]
+    return checked(path, value, hint)
+
+
+def _default(field: Field[Any], path: str) -> Any:
+    if field.default is not MISSING:
+        return field.default
+    if field.default_factory is not MISSING:
+        return field.default_factory()
+    raise ConfigError(f"{path}{field.name}: expected a value")

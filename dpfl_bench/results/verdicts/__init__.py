@@ -1,0 +1,10 @@
+"""Whether a statement about runs holds, as far as their seeds and splits can tell.
+
+| file | what it is |
+|---|---|
+| kinds.py | the kinds of statements: what each says, its keys, its test |
+| claim.py | a statement in each of its groups, and together |
+| group.py | what one group's test is given |
+| comparisons.py | statements that compare |
+| optima.py | statements about where the best lies, and about forms |
+"""
