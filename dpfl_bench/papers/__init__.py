@@ -10,5 +10,6 @@
 | figures.py, tables.py | what is drawn and written |
 | verdict.py | verdict.json, and the files beside it |
 | overview.py | `list papers`: what there is, and what came of it |
+| report.py, page.py, inline_svg.py | report.html: everything in one file |
 | reproduce.py | the whole |
 """

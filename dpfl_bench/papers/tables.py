@@ -50,7 +50,10 @@ def pivot(table: Table, sources: Sequence[Source], artefact: Artefact, matches: 
     """
     fields = [*table.rows, *table.columns]
     chosen = cells(sources, table.question(table.value, *fields))
-    names, printed = artefact.names, {match.at: match for match in matches}
+    names = artefact.names
+    printed: dict[str, list[Match]] = {}
+    for match in matches:
+        printed.setdefault(match.at, []).append(match)
     columns = list(dict.fromkeys(_label(cell, table.columns, names) for cell in chosen))
     grid: dict[str, dict[str, Cell]] = {}
     for cell in chosen:
@@ -105,12 +108,13 @@ def _label(cell: Cell, fields: Sequence[str], names: Mapping[Any, str]) -> str:
     return ", ".join(called(name, cell.at[name], names) for name in fields)
 
 
-def _text(cell: Cell, table: Table, printed: Mapping[str, Match]) -> str:
+def _text(cell: Cell, table: Table, printed: Mapping[str, Sequence[Match]]) -> str:
     parts = [_mean(cell, table.digits, fixed=True)]
     parts += [f"{label} {_number(cell, text)}" for label, text in table.also.items()]
-    match = printed.get(" / ".join(filter(None, (_words(cell, table.rows), _words(cell, table.columns)))))
-    if match:
-        parts.append(f"printed {match.printed:g}: {match.match}")
+    here = printed.get(" / ".join(filter(None, (_words(cell, table.rows), _words(cell, table.columns)))), [])
+    for match in here:
+        what = f"{match.what}, " if len(here) > 1 else ""
+        parts.append(f"{what}printed {match.printed:g}: {match.match}")
     return "; ".join(parts)
 
 

@@ -209,3 +209,12 @@ def test_a_word_is_no_number() -> None:
         cells([run({}, 1.0)], Question("y * algo"))
     with pytest.raises(ConfigError, match="best dp_fedavg: expected a field with numbers"):
         cells([run({}, 1.0)], Question("best algo", by="y"))
+
+
+def test_rounds_are_chosen_among_those_that_were_evaluated() -> None:
+    rows = {"seed": [0] * 4, "round": [1, 2, 3, 4], "y": [8.0, 4.0, 2.0, 1.0]}
+    runs = [run({"lr": 1.0}, rows=rows)]
+    for chosen, expected in (([1, 4], [8.0, 1.0]), (2, [4.0]), ([3, 9], [2.0])):
+        found = cells(runs, Question("y", ("round",), {"round": chosen, "lr": 1.0}))
+        assert [cell.mean for cell in found] == expected
+    assert len(cells(runs, Question("y", ("round",)))) == 4

@@ -35,6 +35,8 @@ CASES = {
     "min(x, y, 1)": np.minimum(np.minimum(X, Y), 1),
     "max(1, x, y)": np.maximum(np.maximum(X, Y), 1),
     "result.a.b * x": 7 * X,
+    "first(x, y)": X,
+    "first(sqrt(0 - abs(x) - 1), y)": Y,
     "ln(max(x, abs(y)))": np.log(np.maximum(X, np.abs(Y))),
 }
 
