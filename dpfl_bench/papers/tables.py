@@ -12,7 +12,8 @@ from typing import Any
 from dpfl_bench.papers.artefact import Artefact, Figure, Table
 from dpfl_bench.papers.budgets import budgets, told
 from dpfl_bench.papers.figures import Drawn, called
-from dpfl_bench.papers.printed import Match, word
+from dpfl_bench.papers.printed import Match
+from dpfl_bench.papers.shape import word
 from dpfl_bench.results.escape import markdown, tex
 from dpfl_bench.results.figures.style import name_of
 from dpfl_bench.results.select.cells import Cell, cells
@@ -50,7 +51,10 @@ def pivot(table: Table, sources: Sequence[Source], artefact: Artefact, matches: 
     """
     fields = [*table.rows, *table.columns]
     chosen = cells(sources, table.question(table.value, *fields))
-    names, printed = artefact.names, {match.at: match for match in matches}
+    names = artefact.names
+    printed: dict[str, list[Match]] = {}
+    for match in matches:
+        printed.setdefault(match.at, []).append(match)
     columns = list(dict.fromkeys(_label(cell, table.columns, names) for cell in chosen))
     grid: dict[str, dict[str, Cell]] = {}
     for cell in chosen:
@@ -102,15 +106,18 @@ def _exactly(value: float | None) -> str:
 
 
 def _label(cell: Cell, fields: Sequence[str], names: Mapping[Any, str]) -> str:
-    return ", ".join(called(name, cell.at[name], names) for name in fields)
+    known = [name for name in fields if cell.at[name] is not None]  # not every run has every setting
+    return ", ".join(called(name, cell.at[name], names) for name in known)
 
 
-def _text(cell: Cell, table: Table, printed: Mapping[str, Match]) -> str:
+def _text(cell: Cell, table: Table, printed: Mapping[str, Sequence[Match]]) -> str:
     parts = [_mean(cell, table.digits, fixed=True)]
-    parts += [f"{label} {_number(cell, text)}" for label, text in table.also.items()]
-    match = printed.get(" / ".join(filter(None, (_words(cell, table.rows), _words(cell, table.columns)))))
-    if match:
-        parts.append(f"printed {match.printed:g}: {match.match}")
+    also = {label: _number(cell, text) for label, text in table.also.items()}
+    parts += [f"{label} {number}" for label, number in also.items() if number]
+    here = printed.get(" / ".join(filter(None, (_words(cell, table.rows), _words(cell, table.columns)))), [])
+    for match in here:
+        what = f"{match.what}, " if len(here) > 1 else ""
+        parts.append(f"{what}printed {match.printed:g}: {match.match}")
     return "; ".join(parts)
 
 
@@ -127,6 +134,8 @@ def _number(cell: Cell, text: str) -> str:
 
 def _mean(cell: Cell, digits: int, fixed: bool = False) -> str:
     shape = f".{digits}{'f' if fixed else 'g'}"
+    if math.isinf(cell.mean) and any(source.diverged for source in cell.sources):
+        return "diverged"
     if cell.exact or len(cell.values) < 2:
         return f"{cell.mean:{shape}}"
     return f"{cell.mean:{shape}} ± {cell.std:{shape}}"

@@ -11,7 +11,7 @@
 | mixed.py | runs of different code or data |
 | eps_of_all.py | the eps of all models of a point |
 | tuning.py | the eps of "best of the sweep" |
-| caveats.py | what a table would mislead by |
+| caveats.py, edges.py | what a table would mislead by |
 | view.py, pictures.py | what was asked for: which runs, by what, over what; the figures |
 | tables.py | Markdown, LaTeX, CSV |
 """

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -13,23 +12,13 @@ from typing import Any
 
 from dpfl_bench.results.collect.best import baselines, groups
 from dpfl_bench.results.collect.columns import overrides
+from dpfl_bench.results.collect.edges import Caveat, edges, key_of, name
 from dpfl_bench.results.collect.folders import Run, Survey
 from dpfl_bench.results.collect.mixed import Clash, origin
 from dpfl_bench.results.collect.points import KEYS, Row
 from dpfl_bench.results.folder import BROKEN, RunFolder
-from dpfl_bench.results.json_numbers import clean
 
 IDLE = ("eps", "delta", "privacy", "stop_at_eps")  # settings that a run without privacy does not look at
-
-
-@dataclass(frozen=True)
-class Caveat:
-    kind: str
-    says: str
-    more: dict[str, Any] = field(default_factory=dict)  # for machines
-
-    def json(self) -> dict[str, Any]:
-        return {"kind": self.kind, "says": self.says, **clean(self.more)}
 
 
 def of_runs(finished: Sequence[Run], survey: Survey, clashes: Sequence[Clash]) -> list[Caveat]:
@@ -109,9 +98,9 @@ def of_table(
     tried = {group: [*members, *without.get(group, [])] for group, members in grouped.items()}
     said = [
         _about(rows, "one_seed", partial(_one_seed, grouped), _SEED),
-        _about(rows, "single_point", lambda row: len(tried[_key(row)]) == 1, _POINT),
+        _about(rows, "single_point", lambda row: len(tried[key_of(row)]) == 1, _POINT),
         _about(rows, "steps_not_swept", partial(_not_swept, tried), _STEPS),
-        _edges(rows, tried),
+        edges(rows, tried),
         _no_baseline(rows, folders),
         _other_splits(rows, points),
         _uneven(grouped),
@@ -129,14 +118,6 @@ _POINT = "One point only in {rows}: nothing was swept, so it is no optimum."
 _STEPS = (
     'One number of local steps only in {rows}: they were not swept, so "best local steps" is what was given.'
 )
-
-
-def _key(row: Row) -> tuple[Any, ...]:
-    return tuple(row[key] for key in KEYS)
-
-
-def name(row: Row) -> str:
-    return f"{row['algo']} on {row['dataset']} at eps {row['budget']:.4g}"
 
 
 def _names(rows: Sequence[Row], all_rows: Sequence[Row]) -> str:
@@ -157,50 +138,12 @@ def _about(rows: Sequence[Row], kind: str, holds: Callable[[Row], bool], says: s
 
 
 def _one_seed(grouped: Mapping[tuple[Any, ...], Sequence[Row]], row: Row) -> bool:
-    return any(point["n_seeds"] == 1 for point in grouped[_key(row)])
+    return any(point["n_seeds"] == 1 for point in grouped[key_of(row)])
 
 
 def _not_swept(tried: Mapping[tuple[Any, ...], Sequence[Row]], row: Row) -> bool:
-    members = tried[_key(row)]
+    members = tried[key_of(row)]
     return len(members) > 1 and len({point["local_steps"] for point in members}) == 1
-
-
-def _edges(rows: Sequence[Row], tried: Mapping[tuple[Any, ...], Sequence[Row]]) -> Caveat | None:
-    beyond = [(row, edges) for row in rows if (edges := _edge(row, tried[_key(row)]))]
-    if not beyond:
-        return None
-    row, edges = beyond[0]
-    first = f"{name(row)}: {', '.join(edges)}{'; ...' if len(beyond) > 1 else ''}"
-    count = f"{len(beyond)} of {len(rows)} rows" if len(rows) > 1 else "the row"
-    says = f"The best lies at the edge of what was tried in {count} ({first}): a better one may lie beyond."
-    return Caveat(
-        "edge", says, {"rows": [{**{key: row[key] for key in KEYS}, "edges": edges} for row, edges in beyond]}
-    )
-
-
-def _edge(row: Row, members: Sequence[Row]) -> list[str]:
-    """What the best has the least or the most of. Points that diverged were tried too; nothing is
-    below one local step or one round.
-    """
-    edges = []
-    steps = sorted({point["local_steps"] for point in members})
-    at_least, at_most = (
-        row["local_steps"] == steps[0] > 1,
-        row["local_steps"] == steps[-1] and row["rounds"] > 1,
-    )
-    if len(steps) > 1 and (at_least or at_most):
-        edges.append(f"local_steps {row['local_steps']} of {steps[0]} to {steps[-1]}")
-    beside = [point for point in members if point["local_steps"] == row["local_steps"]]
-    for key in ("clip", "lr"):
-        values = _numbers(beside, key) if len(_numbers(beside, key)) > 1 else _numbers(members, key)
-        if len(values) > 1 and row[key] in (values[0], values[-1]):
-            edges.append(f"{key} {row[key]:g} of {values[0]:g} to {values[-1]:g}")
-    return edges
-
-
-def _numbers(points: Iterable[Row], key: str) -> list[float]:
-    """In order. A clip may be a word, or nothing."""
-    return sorted({point[key] for point in points if isinstance(point.get(key), int | float)})
 
 
 def _no_baseline(rows: Sequence[Row], folders: Mapping[str, Path]) -> Caveat | None:
@@ -255,10 +198,10 @@ def _own_configs(folder: Path) -> list[str]:
 def _other_splits(rows: Sequence[Row], points: Sequence[Row]) -> Caveat | None:
     """A split that is hard for all points is in one side of such a gap alone."""
     splits = {tuple(point["run_ids"]): set(point["split_means"]) for point in points}
-    free = {_key(row)[:4]: row for row in rows if row["budget"] == math.inf}
+    free = {key_of(row)[:4]: row for row in rows if row["budget"] == math.inf}
     apart = []
     for row in rows:
-        base = next((free[key] for key in baselines(_key(row)) if key in free), row)
+        base = next((free[key] for key in baselines(key_of(row)) if key in free), row)
         if splits[tuple(base["run_ids"])] != splits[tuple(row["run_ids"])]:
             apart.append(row)
     says = (

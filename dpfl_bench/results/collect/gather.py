@@ -14,8 +14,8 @@ from dpfl_bench.checks.errors import ConfigError
 from dpfl_bench.results import escape
 from dpfl_bench.results.collect import best, caveats, columns, folders, pictures, points, tables
 from dpfl_bench.results.collect.best import Table
-from dpfl_bench.results.collect.caveats import Caveat
 from dpfl_bench.results.collect.columns import Columns
+from dpfl_bench.results.collect.edges import Caveat
 from dpfl_bench.results.collect.eps_of_all import with_eps_of_all
 from dpfl_bench.results.collect.folders import OUTDATED, Run, Survey
 from dpfl_bench.results.collect.mixed import WHAT, Clash, clashes, marked, origin, refuse

@@ -34,11 +34,14 @@ def better(test: GroupTest) -> Outcome:
         difference = test.gain(test.side(terms["of"]), test.side(terms["than"]))
         beyond = f" against a margin of {margin:g}" if margin else ""
         return Outcome(above(difference, margin), f"better by {said(difference)}{beyond}")
+    ends = [test.side(terms[side]) for side in ("of", "than")]
     ours, theirs = (_by_round(test, terms[side]) for side in ("of", "than"))
     common = [number for number in ours if number in theirs and number >= terms["rounds"].get("from", 0)]
     if not common:
         raise Missing(f"rounds from {terms['rounds']}")
     verdicts = [above(test.gain(ours[number], theirs[number]), margin) for number in common]
+    if any(source.diverged for cell in ends for source in cell.sources):
+        verdicts.append(above(test.gain(*ends), margin))  # what diverged lacks the later rounds
     counts = ", ".join(f"{verdicts.count(word)} {word}" for word in (HOLDS, FAILS, UNDECIDED))
     return Outcome(worst(verdicts), f"of {len(common)} evaluated rounds: {counts}")
 

@@ -1,0 +1,41 @@
+"""Statements about runs that lie in no folder, and how often one holds."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from dpfl_bench.results.select.cells import Question
+from dpfl_bench.results.select.sources import Source
+from dpfl_bench.results.verdicts import claim
+from dpfl_bench.results.verdicts.claim import Claimed
+from dpfl_bench.results.verdicts.group import FAILS, HOLDS, UNDECIDED, Outcome
+
+YES, NO, OPEN = HOLDS, FAILS, UNDECIDED
+
+
+def outcome(
+    kind: str,
+    sources: Sequence[Source],
+    terms: dict[str, Any],
+    each: Sequence[str] = (),
+    wanted: Any = None,
+    y: str = "y",
+    **asked: Any,
+) -> Outcome:
+    return claim.test(Claimed(kind, Question(y, **asked), terms, each, wanted), sources)
+
+
+def verdict(kind: str, sources: Sequence[Source], terms: dict[str, Any], **more: Any) -> str:
+    return outcome(kind, sources, terms, **more).verdict
+
+
+def shares(
+    kind: str, make: Callable[[np.random.Generator], Sequence[Source]], times: int, terms: dict[str, Any]
+) -> dict[str, float]:
+    """How often it has each verdict, of so many draws."""
+    found = Counter(verdict(kind, make(np.random.default_rng((7, n))), terms) for n in range(times))
+    return {word: found[word] / times for word in (YES, NO, OPEN)}
