@@ -14,10 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from dpfl_bench import __version__
-from dpfl_bench.papers.artefact import SCALES, artefacts
+from dpfl_bench.papers.artefact import artefacts
 from dpfl_bench.papers.inline_svg import inlined
 from dpfl_bench.papers.overview import states
 from dpfl_bench.papers.page import WORDS, anchor, chip, counts, ends, facts, lines, number, table, text
+from dpfl_bench.papers.shape import SCALES
 from dpfl_bench.results.folder import BROKEN, RunFolder
 
 NAME = "report.html"

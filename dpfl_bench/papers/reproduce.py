@@ -4,6 +4,7 @@ verdicts.
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -14,8 +15,9 @@ from dpfl_bench.config import compose
 from dpfl_bench.config.compose import Expanded
 from dpfl_bench.machine.say import say
 from dpfl_bench.papers import gather, overview, report, verdict
-from dpfl_bench.papers.artefact import READINGS, SCALES, Artefact, chosen
+from dpfl_bench.papers.artefact import Artefact, chosen
 from dpfl_bench.papers.gather import Evidence, Where
+from dpfl_bench.papers.shape import READINGS, SCALES
 from dpfl_bench.results.figures.style import WIDTHS
 from dpfl_bench.results.folder import RunFolder
 from dpfl_bench.sweep import whole_sweep
@@ -135,7 +137,10 @@ def reproduce(asked: Asked, ways: Ways) -> int:
 
 
 def _command(artefact: Artefact, where: Where) -> str:
-    return f"dpfl-bench reproduce {artefact.id} scale={where.scale} reading={where.reading}"
+    words = ["dpfl-bench", "reproduce", artefact.id, f"scale={where.scale}", f"reading={where.reading}"]
+    outputs = where.outputs.removesuffix("/papers")
+    words += [f"outputs={outputs}"] if outputs != "outputs" else []
+    return shlex.join([*words, *(["-cd", where.config_dir] if where.config_dir else [])])
 
 
 def _describe(whole: Whole) -> int:
