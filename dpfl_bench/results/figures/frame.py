@@ -98,7 +98,8 @@ class Frame:
         self.figure.draw_without_rendering()
         self.figure.set_layout_engine("none")
         for axes in self.figure.axes:
-            axes.set_position([round(number, 6) for number in axes.get_position().bounds])
+            x, y, width, height = (round(number, 6) for number in axes.get_position().bounds)
+            axes.set_position((x, y, width, height))
 
     @property
     def _height(self) -> float:
