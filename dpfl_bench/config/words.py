@@ -9,7 +9,8 @@ from typing import Any
 
 from dpfl_bench.checks.errors import ConfigError
 
-_PLAIN = re.compile(r"[A-Za-z_./][\w./:+-]*")  # a word that needs no quotes
+# a word that needs no quotes; .5 is a number
+_PLAIN = re.compile(r"(?:[A-Za-z_/]|\.(?=[./A-Za-z_]))[\w./:+-]*")
 _REFERENCE = re.compile(r"\$\{[\w.]+\}")
 _CONSTANTS = {"true", "false", "null", "yes", "no", "on", "off", "inf", "nan"}  # words that mean another type
 _KEY = re.compile(r"\+{0,2}[A-Za-z_][\w./@]*")
@@ -39,7 +40,8 @@ def text(value: Any) -> str:
 def _string(value: str) -> str:
     if _REFERENCE.fullmatch(value) or (_PLAIN.fullmatch(value) and value.lower() not in _CONSTANTS):
         return value
-    escaped = value.replace("\\", "\\\\").replace("'", "\\'")
+    # Hydra halves backslashes before a quote or at the end, and no others
+    escaped = re.sub(r"(\\*)('|\Z)", lambda m: m[1] * 2 + ("\\'" if m[2] else ""), value)
     return f"'{escaped}'"
 
 

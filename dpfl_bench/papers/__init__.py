@@ -3,6 +3,7 @@
 | file | what it is |
 |---|---|
 | artefact.py | a YAML file as typed data |
+| shape.py | what its keys may hold |
 | sweeps.py | the jobs of an artefact, at a scale and in a reading |
 | gather.py | what is finished of them, and what is lacking |
 | printed.py | printed numbers next to ours |

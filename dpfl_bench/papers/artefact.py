@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, fields
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, Literal
 
 from dpfl_bench.checks.errors import ConfigError
 from dpfl_bench.config.records import record
+from dpfl_bench.config.typed import checked
+from dpfl_bench.papers import shape
+from dpfl_bench.papers.shape import READINGS, SCALES
+from dpfl_bench.results.collect.measures import Last
 from dpfl_bench.results.select.cells import BEST, Better, Question
 from dpfl_bench.results.select.expressions import parse
 from dpfl_bench.results.verdicts import kinds
 from dpfl_bench.results.verdicts.claim import Claimed
-
-SCALES = ("smoke", "cpu", "full")
-READINGS = ("paper", "exact")
 
 
 @dataclass(frozen=True)
@@ -168,29 +170,95 @@ def load(file: Path) -> Artefact:
     """ConfigError names the file, the key and what was expected."""
     import yaml
 
-    text = file.read_text()
     try:
-        content = yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+        text = file.read_text()
+        shape.check_once(text)
+        content = shape.numbers(yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader)))
         comments = (line.lstrip("# ") for line in text.splitlines() if line.startswith("#"))
-        given = {"paper": file.parent.name, "name": file.stem, "file": file, "line": next(comments, "")}
-        artefact: Artefact = record("", {**content, **given}, Artefact)
-        for number, claim in enumerate(artefact.claims, start=1):
-            kinds.check(claim.kind, claim.terms, f"claims: {claim.id or number}")
-        _check_names(artefact)
-    except (ConfigError, yaml.YAMLError, TypeError) as error:
+        own = {"paper": file.parent.name, "name": file.stem, "file": file, "line": next(comments, "")}
+        if not isinstance(content, dict):
+            raise ConfigError("expected keys and values")
+        shape.known("file", content, [f.name for f in fields(Artefact) if f.name not in own])
+        artefact: Artefact = record("", {**content, **own}, Artefact)
+        _check(artefact)
+    except (ConfigError, yaml.YAMLError, OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{file}: {' '.join(str(error).split())}") from None
     return artefact
 
 
-def _check_names(artefact: Artefact) -> None:
-    tables = [artefact.table] if artefact.table else []
-    for selection in (*artefact.figures.values(), *artefact.printed, *artefact.claims, *tables):
-        for name in selection.sweeps:
-            if name not in artefact.sweeps:
-                raise ConfigError(f"from: {name}: expected a sweep: {', '.join(artefact.sweeps)}")
-    for scale in (*artefact.cost, *artefact.reduced):
-        if scale not in SCALES:
-            raise ConfigError(f"{scale}: expected {', '.join(SCALES)}")
+def _check(artefact: Artefact) -> None:
+    shape.check_sweeps(artefact.sweeps)
+    shape.known("cost", artefact.cost, SCALES)
+    shape.known("reduced", artefact.reduced, SCALES)
+    shape.known("nominal", artefact.nominal, ("eps", "how"))
+    shape.known("readings", artefact.readings, READINGS)
+    for name, figure in artefact.figures.items():
+        shape.known(f"figures.{name}.log", figure.log, ("x", "y"))
+        for key, text in (("x", figure.x), ("y", figure.y), *figure.at.items()):
+            _check_quantity(f"figures.{name}.{key}", text, figure)
+        _check_selection(f"figures.{name}", figure, figure.y, artefact)
+    if artefact.table is not None:
+        _check_selection("table", artefact.table, artefact.table.value, artefact)
+    for number, printed in enumerate(artefact.printed, start=1):
+        _check_printed(f"printed: {printed.id or number}", printed, artefact)
+    for number, claim in enumerate(artefact.claims, start=1):
+        _check_claim(f"claims: {claim.id or number}", claim, artefact)
     ids = [claim.id for claim in artefact.claims] + [printed.id for printed in artefact.printed]
     if len(set(ids)) < len(ids) or "" in ids:
         raise ConfigError(f"ids of claims and printed numbers: expected each once, found {', '.join(ids)}")
+
+
+def _check_selection(where: str, selection: Selection, y: str, artefact: Artefact) -> None:
+    shape.known(f"{where}.from", selection.sweeps, list(artefact.sweeps))
+    _check_quantity(f"{where}: {y or 'y or value'}", y, selection)
+    try:
+        Last.parse(selection.last)
+        selection.question(y)
+    except ConfigError as error:
+        raise ConfigError(f"{where}: {error}") from None
+
+
+def _check_quantity(where: str, text: str, selection: Selection) -> None:
+    if text.startswith(BEST) and not selection.by:
+        raise ConfigError(f"{where}: {text}: expected by: the quantity that the best is best in")
+    for each in (text.removeprefix(BEST), selection.by or text.removeprefix(BEST)):
+        try:
+            parse(each)
+        except ConfigError as error:
+            raise ConfigError(f"{where}: {error}") from None
+
+
+def _check_printed(where: str, printed: Printed, artefact: Artefact) -> None:
+    _check_selection(where, printed, printed.value, artefact)
+    shape.known(f"{where}: scales", printed.scales, SCALES)
+    shape.known(f"{where}: readings", printed.readings, READINGS)
+    cells = dict(entries(printed.cells))
+    for key, values in (("cells", cells), ("std", dict(entries(printed.std)))):
+        for at, value in values.items():
+            checked(f"{where}: {key}: {' / '.join(at)}", value, float)
+    places = [" / ".join(at) for at in cells]
+    shape.known(f"{where}: std", (" / ".join(at) for at, _ in entries(printed.std)), places)
+    shape.known(f"{where}: differs", map(shape.word, printed.differs), places)
+    if min(printed.runs, printed.digits) < 0 or not (printed.rows or printed.columns):
+        raise ConfigError(f"{where}: expected rows or columns, digits >= 0 and runs >= 0")
+
+
+def _check_claim(where: str, claim: Claim, artefact: Artefact) -> None:
+    _check_selection(where, claim, claim.y, artefact)
+    kinds.check(claim.kind, claim.terms, where)
+    shape.known(f"{where}: scales", claim.scales, SCALES)
+    shape.known(f"{where}: untestable", claim.untestable, SCALES)
+    shape.known(f"{where}: readings", claim.readings, READINGS)
+    wanted = claim.at_least
+    if wanted not in (None, "most") and (type(wanted) is not int or wanted < 1):
+        raise ConfigError(f"{where}: in={wanted}: expected a number of groups, or most")
+
+
+def entries(node: Mapping[Any, Any], above: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Every number under nested keys, by its row and column."""
+    for name, value in node.items():
+        at = (*above, shape.word(name))
+        if isinstance(value, Mapping):
+            yield from entries(value, at)
+        elif value is not None:
+            yield at, value

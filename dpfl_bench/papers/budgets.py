@@ -38,6 +38,8 @@ def of_source(source: Source) -> tuple[float, float]:
     for prefix in ("result", "plan"):
         valid = source.field(f"{prefix}.valid_eps")
         asked = source.field(f"{prefix}.nominal_eps") or source.field(f"{prefix}.eps_target")
+        if source.field("privacy.calibration") == "fixed" and source.field(f"{prefix}.nominal_eps") is None:
+            asked = valid  # the noise was given; nobody asked for an eps
         if asked is not None:
             return _number(asked), _number(valid)
     return math.inf, math.inf
@@ -67,11 +69,12 @@ def json(known: Mapping[float, Ends]) -> dict[str, Any]:
 def note(sources: Sequence[Source], artefact: Artefact) -> str:
     """For the foot of a figure or table."""
     known = budgets(sources, artefact)
-    pairs = [f"nominal ε {nominal:.4g}: ε {told(ends)} holds" for nominal, ends in known.items()]
+    verb = "is accounted for" if leaks(sources) else "holds"
+    pairs = [f"nominal ε {nominal:g}: ε {told(ends)} {verb}" for nominal, ends in known.items()]
     if len(known) > FEW:
         lows, highs = zip(*known.values(), strict=True)
         nominal, valid = told((min(known), max(known))), told((min(lows), max(highs)))
-        pairs = [f"nominal ε {nominal}: ε {valid} holds"]
+        pairs = [f"nominal ε {nominal}: ε {valid} {verb}"]
     if leaks(sources):
         pairs.append("not fully accounted: training also uses the data outside every accountant")
     return "; ".join(pairs) or "no privacy"
@@ -79,5 +82,8 @@ def note(sources: Sequence[Source], artefact: Artefact) -> str:
 
 def leaks(sources: Iterable[Source]) -> list[str]:
     """What no accountant counts, in any of the runs."""
-    runs = [source for source in sources if isinstance(source, Run)]
-    return list(dict.fromkeys(line for run in runs for line in run.leaks))
+    every: dict[str, None] = {}
+    for source in sources:
+        told = source.leaks if isinstance(source, Run) else source.field("plan.not_accounted")
+        every |= dict.fromkeys(told or ())
+    return list(every)

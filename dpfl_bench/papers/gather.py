@@ -44,6 +44,7 @@ class Gathered:
     points: dict[Point, Settings] = field(default_factory=dict)
     sources: list[Source] = field(default_factory=list)
     lacks: str = ""  # why some or all of it is not there
+    waits: bool = False  # for an earlier sweep, whose best is not known before all of it is there
 
     @property
     def unfinished(self) -> int:
@@ -79,6 +80,28 @@ class Evidence:
         """The jobs of the sweeps of that depth. Those before it are gathered."""
         for each in self.at_depth(depth):
             self._plan(each)
+        if depth == 0:
+            for each in self.sweeps.values():
+                if each.sweep.at_best is not None and not each.sweep.absent:
+                    self._check_later(each)
+
+    def _check_later(self, each: Gathered) -> None:
+        """The jobs of a later sweep, with the first values of the earlier one in place of the
+        best: a mistake is told before anything runs.
+        """
+        jobs = each.sweep.jobs([self._first(each, whole=False)]) if each.sweep.does == "run" else []
+        planned = points.planned(self.where.composer, jobs, self.where.config_dir, CONFIG)
+        if planned.errors:
+            raise ConfigError(f"{self.artefact.file}: sweeps.{each.sweep.name}: {planned.errors[0]}")
+
+    def _first(self, each: Gathered, whole: bool = True) -> dict[str, Any]:
+        """The first job of a sweep; or (not whole) what it takes of the earlier one."""
+        stage = each.sweep.at_best
+        taken: dict[str, Any] = {}
+        if stage is not None:
+            before = self._first(self.sweeps[stage["of"]])
+            taken = {key: before[key] for key in (*stage.get("for", ()), *stage["keys"]) if key in before}
+        return each.sweep.first(taken) if whole else taken
 
     def _plan(self, each: Gathered) -> None:
         sweep = each.sweep
@@ -88,17 +111,31 @@ class Evidence:
         stage: Sequence[Mapping[str, Any]] = ({},)
         if sweep.at_best is not None:
             before = self.sweeps[sweep.at_best["of"]]
-            stage = sweeps.best_points(sweep, before.sources)
-            each.lacks = before.lacks
+            each.lacks, each.waits = before.lacks, bool(before.unfinished or before.waits)
+            stage = () if each.waits else sweeps.best_points(sweep, before.sources)
         more = [word("outputs", self.where.outputs)]
         more += [] if "plot" in sweep.set else ["plot=false"]
-        each.commands = sweep.commands(stage, more) if stage else []
+        own = ["-cd", self.where.config_dir] if self.where.config_dir else []
+        each.commands = sweep.commands(stage, [*more, *own]) if stage else []
         each.jobs = [(*job, *more) for job in sweep.jobs(stage)]
-        if sweep.does == "run":
+        if sweep.does != "run":
+            for job in each.jobs:
+                self._checked(each, job)
+        else:
             planned = points.planned(self.where.composer, each.jobs, self.where.config_dir, CONFIG)
             if planned.errors:
                 raise ConfigError(f"{self.artefact.file}: sweeps.{sweep.name}: {planned.errors[0]}")
             self._keep_what_can_run(each, planned.points)
+
+    def _checked(self, each: Gathered, job: Job) -> None:
+        """A plan or a deal, before anything runs."""
+        used = ("dataset", "partition") if each.sweep.does == "data" else None
+        try:
+            composed = self.where.composer.job(job)
+            settings(composed, used=used) if used else settings(composed)
+        except ConfigError as error:
+            where = f"{self.artefact.file}: sweeps.{each.sweep.name}"
+            raise ConfigError(f"{where}: {' '.join(job)}: {error}") from None
 
     def _keep_what_can_run(self, each: Gathered, planned: Mapping[Point, Settings]) -> None:
         """Runs whose data are not on this machine are left out."""

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from dpfl_bench.papers.artefact import Printed
+from dpfl_bench.papers.artefact import Printed, entries
+from dpfl_bench.papers.shape import word
 from dpfl_bench.results.select.cells import Cell, cells
 from dpfl_bench.results.select.intervals import of_prediction
 from dpfl_bench.results.select.sources import Source
@@ -47,15 +48,16 @@ def matches(
         elsewhere = reduced or f"scale={scale}"
     elif reading not in printed.readings:
         elsewhere = f"reading={reading}"
+    known = {word(at): why for at, why in printed.differs.items()}
     result = []
-    for at, number in each(printed.cells):
+    for at, number in entries(printed.cells):
         cell = ours.get(at)
         match, why, interval = _compared(float(number), cell, printed, elsewhere)
         mean = None if cell is None or not math.isfinite(cell.mean) else cell.mean
-        std = dict(each(printed.std)).get(at)
-        explained = printed.differs.get(" / ".join(at), "") if match == DIFFERS else ""
-        why = "; ".join(filter(None, (why, explained)))
+        std = dict(entries(printed.std)).get(at)
         place = " / ".join(at)
+        explained = known.get(place, "") if match == DIFFERS else ""
+        why = "; ".join(filter(None, (why, explained)))
         result.append(
             Match(
                 printed.id, printed.what, printed.place, place, float(number), std, mean, interval, match, why
@@ -74,12 +76,15 @@ def _compared(
     if cell.exact:
         if elsewhere:
             return ELSEWHERE, elsewhere, None
-        same = -below - 1e-9 * unit <= cell.mean - number <= above + 1e-9 * unit
+        same = number == cell.mean or -below - 1e-9 * unit <= cell.mean - number <= above + 1e-9 * unit
         return (EXACT, "", None) if same else (DIFFERS, f"by {cell.mean - number:.4g}", None)
     spread = of_prediction(cell.values, printed.runs)
     ends = (spread.low - above, spread.high + below) if spread.known else None
+    if not elsewhere and math.isinf(spread.low) and spread.low == spread.high:
+        return DIFFERS, "every run of ours diverged", None
     if elsewhere or ends is None:
-        return ELSEWHERE, elsewhere or "one seed tells no interval", ends
+        few = "a run of ours diverged" if math.isinf(cell.mean) else "seeds or splits are too few"
+        return ELSEWHERE, elsewhere or f"{few} for an interval, n = {spread.count}", ends
     if ends[0] <= number <= ends[1]:
         return WITHIN, "", ends
     return DIFFERS, f"by {cell.mean - number:.4g}", ends
@@ -89,19 +94,3 @@ def key(cell: Cell, printed: Printed) -> tuple[str, ...]:
     """A cell as the file names it: row, then column."""
     parts = [" / ".join(word(cell.at[name]) for name in names) for names in (printed.rows, printed.columns)]
     return tuple(part for part, names in zip(parts, (printed.rows, printed.columns), strict=True) if names)
-
-
-def word(value: Any) -> str:
-    """A key of the YAML file: 10 and 10.0 are one."""
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return f"{value:g}" if is_number else str(value)
-
-
-def each(node: Mapping[Any, Any], above: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
-    """Every number under nested keys."""
-    for name, value in node.items():
-        at = (*above, word(name))
-        if isinstance(value, Mapping):
-            yield from each(value, at)
-        elif value is not None:
-            yield at, value

@@ -14,14 +14,16 @@ from pathlib import Path
 from typing import Any
 
 from dpfl_bench import __version__
-from dpfl_bench.papers.artefact import SCALES, artefacts
+from dpfl_bench.papers.artefact import artefacts
 from dpfl_bench.papers.inline_svg import inlined
 from dpfl_bench.papers.overview import states
 from dpfl_bench.papers.page import WORDS, anchor, chip, counts, ends, facts, lines, number, table, text
+from dpfl_bench.papers.shape import SCALES
 from dpfl_bench.results.folder import BROKEN, RunFolder
 
 NAME = "report.html"
 RUNS_LOOKED_AT = 200  # for versions and commits
+LONG = 4  # groups of a claim that are not shown at once
 PRINTED = ("what", "where", "printed", "ours", "interval of ours", "difference", "match", "why")
 CLAIMS = ("the paper's words", "place", "verdict", "evidence", "our reading")
 
@@ -174,9 +176,19 @@ def _claim(claim: Mapping[str, Any]) -> list[str]:
         words,
         text(claim["place"]),
         chip(claim["verdict"]),
-        text(claim["evidence"]),
+        _evidence(claim["evidence"]),
         text(claim["reads"]),
     ]
+
+
+def _evidence(evidence: str) -> str:
+    """What is said of many groups opens on demand."""
+    first, *others = str(evidence).split("; ")
+    if len(others) < LONG:
+        return text(evidence)
+    groups = "".join(f"<li>{escape(each)}</li>" for each in others)
+    summary = f"<summary>in {len(others)} groups</summary>"
+    return f'{text(first)}<details>{summary}<ul class="plain">{groups}</ul></details>'
 
 
 def _printed(each: Mapping[str, Any]) -> list[str]:

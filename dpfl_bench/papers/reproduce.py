@@ -4,17 +4,20 @@ verdicts.
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from dpfl_bench.checks.errors import ConfigError
 from dpfl_bench.config import compose
 from dpfl_bench.config.compose import Expanded
 from dpfl_bench.machine.say import say
-from dpfl_bench.papers import gather, overview, verdict
-from dpfl_bench.papers.artefact import READINGS, SCALES, Artefact, chosen
+from dpfl_bench.papers import gather, overview, report, verdict
+from dpfl_bench.papers.artefact import Artefact, chosen
 from dpfl_bench.papers.gather import Evidence, Where
+from dpfl_bench.papers.shape import READINGS, SCALES
 from dpfl_bench.results.figures.style import WIDTHS
 from dpfl_bench.results.folder import RunFolder
 from dpfl_bench.sweep import whole_sweep
@@ -114,6 +117,9 @@ class Whole:
             where = f"scale={record['scale']} reading={record['reading']}"
             say(f"{record['artefact']} {where}: {overview.counts(record)}")
             sys.stdout.write(f"{verdict.folder(evidence.where.outputs, evidence.artefact)}\n")
+        papers = Path(self.asked.outputs) / "papers"
+        papers.mkdir(parents=True, exist_ok=True)
+        say(f"everything in one file: {report.write(papers, self.asked.config_dir)}")
 
 
 def reproduce(asked: Asked, ways: Ways) -> int:
@@ -131,7 +137,10 @@ def reproduce(asked: Asked, ways: Ways) -> int:
 
 
 def _command(artefact: Artefact, where: Where) -> str:
-    return f"dpfl-bench reproduce {artefact.id} scale={where.scale} reading={where.reading}"
+    words = ["dpfl-bench", "reproduce", artefact.id, f"scale={where.scale}", f"reading={where.reading}"]
+    outputs = where.outputs.removesuffix("/papers")
+    words += [f"outputs={outputs}"] if outputs != "outputs" else []
+    return shlex.join([*words, *(["-cd", where.config_dir] if where.config_dir else [])])
 
 
 def _describe(whole: Whole) -> int:

@@ -9,16 +9,11 @@ from itertools import product
 from typing import Any
 
 from dpfl_bench.checks.errors import ConfigError
-from dpfl_bench.config.typed import check_names
 from dpfl_bench.config.words import text, word
-from dpfl_bench.papers.artefact import READINGS, SCALES, Artefact, Selection
+from dpfl_bench.papers.artefact import Artefact, Selection
 from dpfl_bench.results.select.cells import cells
 from dpfl_bench.results.select.sources import Source
 
-DOES = ("run", "plan", "data")
-OVERLAYS = (*READINGS, *SCALES)
-KEYS = ("does", "set", "over", "points", "at_best", "absent", *OVERLAYS)
-STAGE = ("of", "keys", "for", "by", "last", "better", "where")
 Job = tuple[str, ...]  # overrides
 
 
@@ -34,20 +29,25 @@ class Sweep:
 
     def jobs(self, stage: Sequence[Mapping[str, Any]] = ({},)) -> list[Job]:
         """Every combination of what is swept, of the points, and of the stage's best points."""
-        fixed = [word(key, value) for key, value in self.set.items()]
         lists = [[(key, value) for value in values] for key, values in self.over.items()]
         every = product(stage, self.points or [{}], product(*lists))
         return [
-            (*fixed, *(word(key, value) for key, value in {**best, **point, **dict(swept)}.items()))
+            tuple(word(*pair) for pair in {**self.set, **best, **point, **dict(swept)}.items())
             for best, point, swept in every
         ]
 
+    def first(self, taken: Mapping[str, Any]) -> dict[str, Any]:
+        """The keys and values of the first job."""
+        swept = {key: values[0] for key, values in self.over.items()}
+        return {**self.set, **taken, **next(iter(self.points), {}), **swept}
+
     def commands(self, stage: Sequence[Mapping[str, Any]], more: Sequence[str]) -> list[str]:
         """What a user types for the same jobs. A stage's best points are points, too."""
-        fixed = [word(key, value) for key, value in self.set.items()]
-        swept = [f"{key}={','.join(map(text, values))}" for key, values in self.over.items()]
         pairs = [{**best, **point} for best in stage for point in self.points or [{}]]
-        points = [f"points={text(pairs)}"] if any(pairs) else []
+        paired = {key: self.set[key] for pair in pairs for key in pair if key in self.set}
+        fixed = [word(key, value) for key, value in self.set.items() if key not in paired]
+        swept = [f"{key}={','.join(map(text, values))}" for key, values in self.over.items()]
+        points = [f"points={text([{**paired, **pair} for pair in pairs])}"] if any(pairs) else []
         if self.does == "run":
             return [shlex.join(["dpfl-bench", "run", "-m", *fixed, *swept, *points, *more])]
         verb = {"plan": ["plan"], "data": ["data", "show"]}[self.does]
@@ -58,23 +58,13 @@ def laid(artefact: Artefact, scale: str, reading: str) -> dict[str, Sweep]:
     """The sweeps with the overlays of reading and scale laid over, each after what it follows."""
     sweeps = {}
     for name, node in artefact.sweeps.items():
-        sweep = Sweep(name)
-        try:
-            _lay(sweep, node, (reading, scale))
-        except ConfigError as error:
-            raise ConfigError(f"{artefact.file}: sweeps.{name}: {error}") from None
-        sweeps[name] = sweep
+        sweeps[name] = Sweep(name)
+        _lay(sweeps[name], node, (reading, scale))
     return {name: sweeps[name] for name in _in_order(artefact, sweeps)}
 
 
-def _lay(sweep: Sweep, node: Any, words: Sequence[str], overlay: bool = False) -> None:
-    if not isinstance(node, Mapping):
-        raise ConfigError(f"{node}: expected keys like set, over, points")
-    if unknown := [key for key in node if key not in KEYS]:
-        raise ConfigError(f"{unknown[0]}: unknown key; expected one of {', '.join(KEYS)}")
+def _lay(sweep: Sweep, node: Mapping[str, Any], words: Sequence[str], overlay: bool = False) -> None:
     sweep.does = node.get("does", sweep.does)
-    if sweep.does not in DOES:
-        raise ConfigError(f"does: {sweep.does}: expected {', '.join(DOES)}")
     for key, value in node.get("set", {}).items():
         sweep.over.pop(key, None)
         sweep.set.pop(key, None)
@@ -88,8 +78,7 @@ def _lay(sweep: Sweep, node: Any, words: Sequence[str], overlay: bool = False) -
     if "points" in node:
         sweep.points = list(node["points"] or [])
     if "at_best" in node:
-        check_names("at_best.", {key: None for key in STAGE} | dict(node["at_best"]), STAGE)
-        sweep.at_best = dict(node["at_best"])
+        sweep.at_best = dict(node["at_best"]) if node["at_best"] else None
     sweep.absent = node.get("absent", sweep.absent)
     for inner in words:
         if inner in node:

@@ -12,7 +12,8 @@ from typing import Any
 from dpfl_bench.papers.artefact import Artefact, Figure, Table
 from dpfl_bench.papers.budgets import budgets, told
 from dpfl_bench.papers.figures import Drawn, called
-from dpfl_bench.papers.printed import Match, word
+from dpfl_bench.papers.printed import Match
+from dpfl_bench.papers.shape import word
 from dpfl_bench.results.escape import markdown, tex
 from dpfl_bench.results.figures.style import name_of
 from dpfl_bench.results.select.cells import Cell, cells
@@ -111,7 +112,8 @@ def _label(cell: Cell, fields: Sequence[str], names: Mapping[Any, str]) -> str:
 
 def _text(cell: Cell, table: Table, printed: Mapping[str, Sequence[Match]]) -> str:
     parts = [_mean(cell, table.digits, fixed=True)]
-    parts += [f"{label} {_number(cell, text)}" for label, text in table.also.items()]
+    also = {label: _number(cell, text) for label, text in table.also.items()}
+    parts += [f"{label} {number}" for label, number in also.items() if number]
     here = printed.get(" / ".join(filter(None, (_words(cell, table.rows), _words(cell, table.columns)))), [])
     for match in here:
         what = f"{match.what}, " if len(here) > 1 else ""
@@ -132,6 +134,8 @@ def _number(cell: Cell, text: str) -> str:
 
 def _mean(cell: Cell, digits: int, fixed: bool = False) -> str:
     shape = f".{digits}{'f' if fixed else 'g'}"
+    if math.isinf(cell.mean) and any(source.diverged for source in cell.sources):
+        return "diverged"
     if cell.exact or len(cell.values) < 2:
         return f"{cell.mean:{shape}}"
     return f"{cell.mean:{shape}} ± {cell.std:{shape}}"
@@ -140,6 +144,6 @@ def _mean(cell: Cell, digits: int, fixed: bool = False) -> str:
 def _eps(chosen: Sequence[Cell], artefact: Artefact) -> list[str]:
     known = budgets([source for cell in chosen for source in cell.sources], artefact)
     return [
-        ", ".join(f"{nominal:.4g}" for nominal in known),
+        ", ".join(f"{nominal:g}" for nominal in known),
         ", ".join(told(ends) for ends in known.values()),
     ]

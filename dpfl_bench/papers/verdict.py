@@ -32,16 +32,17 @@ def write(evidence: Evidence, command: str, width: str) -> dict[str, Any]:
     artefact, where = evidence.artefact, evidence.where
     latest = folder(where.outputs, artefact)
     target = latest / f"{where.scale}-{where.reading}"
-    shutil.rmtree(target, ignore_errors=True)
-    target.mkdir(parents=True)
     marks = {
         name: figures.drawn(figure, evidence.sources(figure.sweeps), artefact.names)
         for name, figure in artefact.figures.items()
     }
     record = _record(evidence, command)
+    rows, data = _rows(evidence, marks, record), tables.data(marks, artefact).csv()
+    shutil.rmtree(target, ignore_errors=True)  # all of what may be refused is computed
+    target.mkdir(parents=True)
     files = RunFolder(target)
-    files.write("data.csv", tables.data(marks, artefact).csv())
-    _write_table(evidence, marks, record, files)
+    files.write("data.csv", data)
+    _write_table(evidence, rows, record, files)
     note = _note(record, evidence)
     for name, drawn in marks.items():
         if drawn:
@@ -62,6 +63,7 @@ def _record(evidence: Evidence, command: str) -> dict[str, Any]:
     reduced = artefact.reduced.get(where.scale, "")
     sources = evidence.sources([])
     matches = [match for each in artefact.printed for match in _matches(each, evidence, reduced)]
+    runs = {source.path: source for source in sources if isinstance(source, Run)}  # shared ones once
     return {
         "artefact": artefact.id,
         "scale": where.scale,
@@ -77,8 +79,8 @@ def _record(evidence: Evidence, command: str) -> dict[str, Any]:
         "lacks": {each.sweep.name: each.lacks for each in evidence.sweeps.values() if each.lacks},
         "open": artefact.open,
         "commands": [command, *(line for each in evidence.sweeps.values() for line in each.commands)],
-        "runs": [str(source.path) for source in sources if isinstance(source, Run)],
-        "seconds": round(sum(s.result["seconds"] for s in sources if isinstance(s, Run)), 1),
+        "runs": [str(path) for path in runs],
+        "seconds": round(sum(run.result["seconds"] for run in runs.values()), 1),
         "origin": _origin(sources),
     }
 
@@ -104,6 +106,8 @@ def _outcome(claim: Claim, evidence: Evidence, reduced: str) -> Outcome:
     lacks = "; ".join(dict.fromkeys(each.lacks for each in chosen if each.lacks))
     if unfinished := sum(each.unfinished for each in chosen):
         return Outcome(UNDECIDED, f"{unfinished} runs are not finished")
+    if any(each.waits for each in chosen):
+        return Outcome(UNDECIDED, lacks)
     if not sources and lacks:
         return Outcome(UNTESTED, lacks)
     outcome = test(claim.claimed, sources)
@@ -120,16 +124,18 @@ def _origin(sources: Sequence[Source]) -> dict[str, list[str]]:
     return {part: list(values) for part, values in parts.items()}
 
 
-def _write_table(evidence: Evidence, marks: Any, record: dict[str, Any], files: RunFolder) -> None:
+def _rows(evidence: Evidence, marks: Any, record: dict[str, Any]) -> tables.Rows:
+    """The table; beside ours what is printed of the same quantity."""
+    artefact, table = evidence.artefact, evidence.artefact.table
+    if table is None:
+        return tables.of_figures(marks, artefact)
+    alike = [each for each in artefact.printed if each.value == table.value]
+    matches = [match for each in alike for match in _matches(each, evidence, record["reduced"])]
+    return tables.pivot(table, evidence.sources(table.sweeps), artefact, matches)
+
+
+def _write_table(evidence: Evidence, rows: tables.Rows, record: dict[str, Any], files: RunFolder) -> None:
     artefact = evidence.artefact
-    if artefact.table is not None:
-        chosen = evidence.sources(artefact.table.sweeps)
-        matches = [
-            match for each in artefact.printed for match in _matches(each, evidence, record["reduced"])
-        ]
-        rows = tables.pivot(artefact.table, chosen, artefact, matches)
-    else:
-        rows = tables.of_figures(marks, artefact)
     note = _note(record, evidence)
     files.write("table.csv", rows.csv())
     files.write("table.md", f"{rows.markdown()}\n{plain(note)}\n")
