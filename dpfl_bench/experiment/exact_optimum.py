@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from dpfl_bench.assembly.data import Data
 from dpfl_bench.config.call import call as call
 from dpfl_bench.config.settings import Settings
 from dpfl_bench.federation.clients import Federation
@@ -27,6 +28,26 @@ class Reference:
     h_star: Tensor  # (M, d) float64: each client's gradient there
     mu: float
     L: float  # the largest smoothness constant of a client's loss
+
+
+_KEPT: dict[tuple[object, ...], Reference | None] = {}  # of this process's last problems
+MOST_KEPT = 4
+
+
+def reference_of(settings: Settings, problem: Problem, data: Data) -> Reference | None:
+    """`solve_reference`, once for all jobs of this process that have the same records, dealt alike:
+    a large problem takes a minute.
+    """
+    if not isinstance(problem, LinearProblem):
+        return None
+    where = str(data.federation.features.device), settings.dtype
+    shape = problem.features, problem.classes, problem.bias
+    key = (data.digest, *where, *shape, problem.l2 + settings.weight_decay)
+    if key not in _KEPT:
+        while len(_KEPT) >= MOST_KEPT:
+            del _KEPT[next(iter(_KEPT))]
+        _KEPT[key] = solve_reference(settings, problem, data.federation)
+    return _KEPT[key]
 
 
 def solve_reference(settings: Settings, problem: Problem, federation: Federation) -> Reference | None:

@@ -19,7 +19,7 @@ from dpfl_bench.budget.schedules import drawn_schedules
 from dpfl_bench.checks.errors import ConfigError
 from dpfl_bench.config.settings import Settings
 from dpfl_bench.experiment import engine, scored
-from dpfl_bench.experiment.exact_optimum import Reference, solve_reference
+from dpfl_bench.experiment.exact_optimum import Reference, reference_of
 from dpfl_bench.federation.holders import Holders
 from dpfl_bench.federation.schedule import Schedule
 from dpfl_bench.machine import device
@@ -65,7 +65,7 @@ def prepare(settings: Settings) -> Job:
     check_parameters(settings, problem)
     engine.check_memories(settings, problem, data.federation, algorithm.remembers)
     device.for_small_tensors(data.federation.features.device)
-    reference = solve_reference(settings, problem, data.federation)
+    reference = reference_of(settings, problem, data)
     schedules = [_with_lr(schedule, settings, reference) for schedule in budget.schedules]
     return Job(settings, schedules, budget, problem, data, reference, algorithm)
 

@@ -10,6 +10,7 @@ from dpfl_bench.papers.artefact import Artefact
 from dpfl_bench.results.select.sources import Run, Source
 
 Ends = tuple[float, float]  # the least and the largest of the runs
+FEW = 3  # pairs of nominal and valid eps that a foot has room for
 
 
 def budgets(sources: Iterable[Source], artefact: Artefact) -> dict[float, Ends]:
@@ -70,6 +71,10 @@ def note(sources: Sequence[Source], artefact: Artefact) -> str:
     known = budgets(sources, artefact)
     verb = "is accounted for" if leaks(sources) else "holds"
     pairs = [f"nominal ε {nominal:.4g}: ε {told(ends)} {verb}" for nominal, ends in known.items()]
+    if len(known) > FEW:
+        lows, highs = zip(*known.values(), strict=True)
+        nominal, valid = told((min(known), max(known))), told((min(lows), max(highs)))
+        pairs = [f"nominal ε {nominal}: ε {valid} {verb}"]
     if leaks(sources):
         pairs.append("not fully accounted: training also uses the data outside every accountant")
     return "; ".join(pairs) or "no privacy"

@@ -106,12 +106,14 @@ def _exactly(value: float | None) -> str:
 
 
 def _label(cell: Cell, fields: Sequence[str], names: Mapping[Any, str]) -> str:
-    return ", ".join(called(name, cell.at[name], names) for name in fields)
+    known = [name for name in fields if cell.at[name] is not None]  # not every run has every setting
+    return ", ".join(called(name, cell.at[name], names) for name in known)
 
 
 def _text(cell: Cell, table: Table, printed: Mapping[str, Sequence[Match]]) -> str:
     parts = [_mean(cell, table.digits, fixed=True)]
-    parts += [f"{label} {_number(cell, text)}" for label, text in table.also.items()]
+    also = {label: _number(cell, text) for label, text in table.also.items()}
+    parts += [f"{label} {number}" for label, number in also.items() if number]
     here = printed.get(" / ".join(filter(None, (_words(cell, table.rows), _words(cell, table.columns)))), [])
     for match in here:
         what = f"{match.what}, " if len(here) > 1 else ""

@@ -132,6 +132,8 @@ def best_moves(test: GroupTest) -> Outcome:
         return Outcome(FAILS, text)
     if against:
         return Outcome(UNDECIDED, f"{text}; the seeds cannot tell the moves against it from chance")
+    if not sign and all(best[0] in (min(curve), max(curve)) for curve in curves):
+        return Outcome(UNDECIDED, f"{text}: the end of the grid, so it may lie beyond and move there")
     if not sign:
         sure = all(_is_known(curve, best[0], test) for curve in curves)
         return Outcome(

@@ -122,6 +122,7 @@ def families(places: Mapping[float, float], depth: float = 1.0) -> list[Any]:
         ({1: 5, 2: 10, 4: 5}, NO, NO, NO),
         ({4: 2, 1: 10}, NO, YES, NO),
         ({1: 5}, OPEN, OPEN, OPEN),
+        ({1: 1, 2: 1, 4: 1}, OPEN, OPEN, OPEN),  # at the end of the grid in all: it may lie beyond
     ],
 )
 def test_best_moves(places: Mapping[float, float], up: str, down: str, same: str) -> None:
