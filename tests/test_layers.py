@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -108,7 +109,11 @@ FILES = {
     for path in sorted(ROOT.rglob("*.py"))
     if "conf" not in path.relative_to(ROOT).parts
 }
-TREES = {name: ast.parse(path.read_text()) for name, path in FILES.items()}
+
+
+@cache
+def tree_of(module: str) -> ast.Module:
+    return ast.parse(FILES[module].read_text())
 
 
 def imports(tree: ast.Module, *, lazy: bool = True, typing: bool = True) -> Iterator[str]:
@@ -151,7 +156,7 @@ def layer(module: str) -> int:
 
 @pytest.mark.parametrize("module", [name for name in FILES if name and name != "__init__"])
 def test_a_file_imports_only_to_its_left(module: str) -> None:
-    right = [other for other in ours(imports(TREES[module])) if layer(other) > layer(module)]
+    right = [other for other in ours(imports(tree_of(module))) if layer(other) > layer(module)]
     assert not right, f"{module} imports {right}, which are to its right"
 
 
@@ -197,7 +202,7 @@ def cycles(graph: dict[str, set[str]]) -> list[set[str]]:
 
 def test_no_files_import_each_other_in_a_circle() -> None:
     """Neither at module level nor in functions; not even for types."""
-    graph = {name: ours(imports(tree)) for name, tree in TREES.items()}
+    graph = {name: ours(imports(tree_of(name))) for name in FILES}
     assert sum(map(len, graph.values())) > 200
     assert cycles(graph) == []
 
@@ -213,10 +218,10 @@ def test_circles_are_seen() -> None:
 
 @pytest.mark.parametrize("module", [name for name in FILES if name.startswith("algorithms.")])
 def test_algorithms_know_only_their_base_and_torch(module: str) -> None:
-    external = {name.partition(".")[0] for name in imports(TREES[module])} - {"dpfl_bench"}
+    external = {name.partition(".")[0] for name in imports(tree_of(module))} - {"dpfl_bench"}
     assert external <= {"__future__", "dataclasses", "typing", "math", "torch"}
-    assert ours(imports(TREES[module])) <= {"algorithms.base"}
-    at_start = {name.partition(".")[0] for name in imports(TREES[module], typing=False)}
+    assert ours(imports(tree_of(module))) <= {"algorithms.base"}
+    at_start = {name.partition(".")[0] for name in imports(tree_of(module), typing=False)}
     assert "torch" not in at_start, "`plan` reads algorithms without torch: import it under TYPE_CHECKING"
 
 
@@ -230,7 +235,7 @@ def test_nothing_heavy_at_module_level_of_what_starts_fast() -> None:
         module = waiting.pop()
         if module not in reached:
             reached.add(module)
-            waiting += ours(imports(TREES[module], lazy=False, typing=False))
+            waiting += ours(imports(tree_of(module), lazy=False, typing=False))
     assert {
         "budget.budget",
         "privacy.accounting",
@@ -239,7 +244,7 @@ def test_nothing_heavy_at_module_level_of_what_starts_fast() -> None:
         "problems.theory",
     } <= reached
     heavy = {
-        m: {n for n in imports(TREES[m], lazy=False, typing=False) if n.partition(".")[0] in HEAVY}
+        m: {n for n in imports(tree_of(m), lazy=False, typing=False) if n.partition(".")[0] in HEAVY}
         for m in reached
     }
     assert {module: names for module, names in heavy.items() if names} == {}
@@ -247,9 +252,9 @@ def test_nothing_heavy_at_module_level_of_what_starts_fast() -> None:
 
 @pytest.mark.parametrize("module", [name for name in FILES if name != "rng"])
 def test_only_rng_makes_random_numbers(module: str) -> None:
-    called = {ast.unparse(node.func) for node in ast.walk(TREES[module]) if isinstance(node, ast.Call)}
+    called = {ast.unparse(node.func) for node in ast.walk(tree_of(module)) if isinstance(node, ast.Call)}
     assert not called & BANNED
-    assert not {name for name in imports(TREES[module]) if name.partition(".")[0] in ("random", "secrets")}
+    assert not {name for name in imports(tree_of(module)) if name.partition(".")[0] in ("random", "secrets")}
 
 
 def test_the_reader_of_imports() -> None:

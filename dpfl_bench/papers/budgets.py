@@ -38,11 +38,17 @@ def of_source(source: Source) -> tuple[float, float]:
     for prefix in ("result", "plan"):
         valid = source.field(f"{prefix}.valid_eps")
         asked = source.field(f"{prefix}.nominal_eps") or source.field(f"{prefix}.eps_target")
-        if source.field("privacy.calibration") == "fixed" and source.field(f"{prefix}.nominal_eps") is None:
-            asked = valid  # the noise was given; nobody asked for an eps
+        if source.field(f"{prefix}.nominal_eps") is None and _nobody_asked(source):
+            asked = valid
         if asked is not None:
             return _number(asked), _number(valid)
     return math.inf, math.inf
+
+
+def _nobody_asked(source: Source) -> bool:
+    """Whether the noise was given, and no eps beside it: eps is a default then, which says nothing."""
+    given = source.field("privacy.calibration") == "fixed"
+    return given and not any(word.startswith("eps=") for word in source.words)
 
 
 def _number(value: Any) -> float:
@@ -70,7 +76,7 @@ def note(sources: Sequence[Source], artefact: Artefact) -> str:
     """For the foot of a figure or table."""
     known = budgets(sources, artefact)
     verb = "is accounted for" if leaks(sources) else "holds"
-    pairs = [f"nominal ε {nominal:.4g}: ε {told(ends)} {verb}" for nominal, ends in known.items()]
+    pairs = [f"nominal ε {nominal:g}: ε {told(ends)} {verb}" for nominal, ends in known.items()]
     if len(known) > FEW:
         lows, highs = zip(*known.values(), strict=True)
         nominal, valid = told((min(known), max(known))), told((min(lows), max(highs)))

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import Any
 
+NUMBER = re.compile(r"[-+]?[\d.]+(e[-+]?\d+)?( ± [\d.]+(e[-+]?\d+)?)?")
 WORDS = {
     "holds": ("good", "✓"),
     "does not hold": ("bad", "✗"),
@@ -67,7 +69,9 @@ def table(
     for row in rows:
         cells = zip(head, row, strict=False)
         body.append(
-            "<tr>" + "".join(f'<td data-head="{escape(h)}">{cell}</td>' for h, cell in cells) + "</tr>"
+            "<tr>"
+            + "".join(f'<td data-head="{escape(h)}"{_aligned(cell)}>{cell}</td>' for h, cell in cells)
+            + "</tr>"
         )
     tools = "".join(
         f'<button type="button" data-as="{kind}" data-of="{key}">{caption} as {word}</button>'
@@ -79,6 +83,10 @@ def table(
     )
     scroll = f'<div class="scroll" role="region" tabindex="0" aria-label="{escape(caption)}">{table}</div>'
     return f'{scroll}<div class="tools">{tools}</div>'
+
+
+def _aligned(cell: str) -> str:
+    return " class=number" if NUMBER.fullmatch(cell) else ""
 
 
 def anchor(name: str) -> str:

@@ -23,6 +23,7 @@ from dpfl_bench.results.folder import BROKEN, RunFolder
 
 NAME = "report.html"
 RUNS_LOOKED_AT = 200  # for versions and commits
+LONG = 4  # groups of a claim that are not shown at once
 PRINTED = ("what", "where", "printed", "ours", "interval of ours", "difference", "match", "why")
 CLAIMS = ("the paper's words", "place", "verdict", "evidence", "our reading")
 
@@ -175,9 +176,19 @@ def _claim(claim: Mapping[str, Any]) -> list[str]:
         words,
         text(claim["place"]),
         chip(claim["verdict"]),
-        text(claim["evidence"]),
+        _evidence(claim["evidence"]),
         text(claim["reads"]),
     ]
+
+
+def _evidence(evidence: str) -> str:
+    """What is said of many groups opens on demand."""
+    first, *others = str(evidence).split("; ")
+    if len(others) < LONG:
+        return text(evidence)
+    groups = "".join(f"<li>{escape(each)}</li>" for each in others)
+    summary = f"<summary>in {len(others)} groups</summary>"
+    return f'{text(first)}<details>{summary}<ul class="plain">{groups}</ul></details>'
 
 
 def _printed(each: Mapping[str, Any]) -> list[str]:

@@ -8,12 +8,13 @@ import shlex
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from dpfl_bench.checks.errors import ConfigError
 from dpfl_bench.config import compose
 from dpfl_bench.config.compose import Expanded
 from dpfl_bench.machine.say import say
-from dpfl_bench.papers import gather, overview, verdict
+from dpfl_bench.papers import gather, overview, report, verdict
 from dpfl_bench.papers.artefact import Artefact, chosen
 from dpfl_bench.papers.gather import Evidence, Where
 from dpfl_bench.papers.shape import READINGS, SCALES
@@ -116,6 +117,9 @@ class Whole:
             where = f"scale={record['scale']} reading={record['reading']}"
             say(f"{record['artefact']} {where}: {overview.counts(record)}")
             sys.stdout.write(f"{verdict.folder(evidence.where.outputs, evidence.artefact)}\n")
+        papers = Path(self.asked.outputs) / "papers"
+        papers.mkdir(parents=True, exist_ok=True)
+        say(f"everything in one file: {report.write(papers, self.asked.config_dir)}")
 
 
 def reproduce(asked: Asked, ways: Ways) -> int:

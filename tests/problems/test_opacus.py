@@ -38,7 +38,8 @@ from dpfl_bench.problems.module import ModuleProblem
 from dpfl_bench.problems.problem import Batch
 from dpfl_bench.problems.tasks import Task, classify, segment
 
-pytest.importorskip("opacus")
+# without importing it here: that takes a second of each worker that collects
+pytestmark = pytest.mark.skipif(util.find_spec("opacus") is None, reason="Opacus is not installed")
 CLIENTS, LOT = 3, 6
 DTYPES = {torch.float32: 1e-6, torch.float64: 1e-10}
 RECORD = ("engine.backend=opacus", "privacy=record", "privacy.neighbours=replace_one")

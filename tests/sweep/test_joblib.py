@@ -29,7 +29,7 @@ pytestmark = [
 ]
 
 GIVEN = (
-    "total_steps=3000",
+    "total_steps=2000",
     "local_steps=2",
     "eval_every=50",
     "checkpoint_every=37",
@@ -230,7 +230,7 @@ def test_a_killed_parent_leaves_no_orphan(start: Start, server: Forks, whole: Pa
 def test_idle_workers_end_with_their_parent(server: Forks, tmp_path: Path) -> None:
     """Fewer points than workers: some wait for one when the parent is killed."""
     child = server.start(
-        "run", "-m", "seed=0,1", *GIVEN, *JOBLIB, f"outputs={tmp_path}", "total_steps=3000,2"
+        "run", "-m", "seed=0,1", *GIVEN, *JOBLIB, f"outputs={tmp_path}", "total_steps=2000,2"
     )
     train(tmp_path, 1)
     workers = workers_of(child.pid)
@@ -258,7 +258,7 @@ def test_two_sweeps_at_once_compute_each_point_once(
     assert (other.end(), one.end()) == (0, 0)
     same_sweep(tmp_path, whole)
     rows = [(folder / "timing.csv").read_text().count("\n") for folder in folders(tmp_path)]
-    assert rows == [1 + 1 + 30] * 4
+    assert rows == [1 + 1 + 20] * 4
 
 
 def test_what_another_sweep_leaves_is_taken_over(

@@ -216,7 +216,7 @@ def _watching(parent: int) -> Callable[[], bool]:
 def _follow(lives: Callable[[], bool]) -> None:
     """A worker whose command was killed saves its round and ends."""
     while lives():
-        time.sleep(0.5)
+        time.sleep(0.1)
     for patience in (GRACE, 5.0):
         os.kill(os.getpid(), signal.SIGTERM)
         time.sleep(patience)
