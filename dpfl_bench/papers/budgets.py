@@ -46,7 +46,7 @@ def of_source(source: Source) -> tuple[float, float]:
 
 
 def _nobody_asked(source: Source) -> bool:
-    """Whether the noise was given, and no eps beside it: eps is a default then, which says nothing."""
+    """Whether the noise was given, and no eps beside it: the default of eps says nothing."""
     given = source.field("privacy.calibration") == "fixed"
     return given and not any(word.startswith("eps=") for word in source.words)
 
@@ -86,10 +86,13 @@ def note(sources: Sequence[Source], artefact: Artefact) -> str:
     return "; ".join(pairs) or "no privacy"
 
 
+_PAPERS_OWN = "privacy.accountant=paper"  # nominal and valid eps say that
+
+
 def leaks(sources: Iterable[Source]) -> list[str]:
     """What no accountant counts, in any of the runs."""
     every: dict[str, None] = {}
     for source in sources:
         told = source.leaks if isinstance(source, Run) else source.field("plan.not_accounted")
-        every |= dict.fromkeys(told or ())
+        every |= dict.fromkeys(line for line in told or () if not line.startswith(_PAPERS_OWN))
     return list(every)

@@ -146,9 +146,7 @@ class Run:
     def leaks(self) -> tuple[str, ...]:
         """What of the data goes into training outside every accountant."""
         told = RunFolder(self.path).read("privacy.json") or {}
-        return tuple(
-            line for line in told.get("leaks", []) if not line.startswith("privacy.accountant=paper")
-        )
+        return tuple(told.get("leaks", []))
 
     def field(self, name: str) -> Any:
         if name == "sweep":
