@@ -196,7 +196,7 @@ def _facts(sweep: Sweep, composed: Composed) -> Facts:
     if sweep.does == "plan":
         from dpfl_bench.experiment.plan import plan
 
-        return Facts(sweep.name, "plan", flat, plan(settings(composed)))
+        return Facts(sweep.name, "plan", flat, plan(settings(composed)), words=composed.overrides)
     return Facts(sweep.name, "data", flat, _dealt(settings(composed, used=("dataset", "partition"))))
 
 
