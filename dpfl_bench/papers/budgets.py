@@ -38,11 +38,17 @@ def of_source(source: Source) -> tuple[float, float]:
     for prefix in ("result", "plan"):
         valid = source.field(f"{prefix}.valid_eps")
         asked = source.field(f"{prefix}.nominal_eps") or source.field(f"{prefix}.eps_target")
-        if source.field("privacy.calibration") == "fixed" and source.field(f"{prefix}.nominal_eps") is None:
-            asked = valid  # the noise was given; nobody asked for an eps
+        if source.field(f"{prefix}.nominal_eps") is None and _nobody_asked(source):
+            asked = valid
         if asked is not None:
             return _number(asked), _number(valid)
     return math.inf, math.inf
+
+
+def _nobody_asked(source: Source) -> bool:
+    """Whether the noise was given, and no eps beside it: the default of eps says nothing."""
+    given = source.field("privacy.calibration") == "fixed"
+    return given and not any(word.startswith("eps=") for word in source.words)
 
 
 def _number(value: Any) -> float:
@@ -80,10 +86,13 @@ def note(sources: Sequence[Source], artefact: Artefact) -> str:
     return "; ".join(pairs) or "no privacy"
 
 
+_PAPERS_OWN = "privacy.accountant=paper"  # nominal and valid eps say that
+
+
 def leaks(sources: Iterable[Source]) -> list[str]:
     """What no accountant counts, in any of the runs."""
     every: dict[str, None] = {}
     for source in sources:
         told = source.leaks if isinstance(source, Run) else source.field("plan.not_accounted")
-        every |= dict.fromkeys(told or ())
+        every |= dict.fromkeys(line for line in told or () if not line.startswith(_PAPERS_OWN))
     return list(every)

@@ -101,6 +101,8 @@ class Evidence:
         if stage is not None:
             before = self._first(self.sweeps[stage["of"]])
             taken = {key: before[key] for key in (*stage.get("for", ()), *stage["keys"]) if key in before}
+            if str(taken.get("local_steps", "")).startswith("divisors"):
+                taken["local_steps"] = 1  # of whatever there is in all
         return each.sweep.first(taken) if whole else taken
 
     def _plan(self, each: Gathered) -> None:
@@ -194,7 +196,7 @@ def _facts(sweep: Sweep, composed: Composed) -> Facts:
     if sweep.does == "plan":
         from dpfl_bench.experiment.plan import plan
 
-        return Facts(sweep.name, "plan", flat, plan(settings(composed)))
+        return Facts(sweep.name, "plan", flat, plan(settings(composed)), words=composed.overrides)
     return Facts(sweep.name, "data", flat, _dealt(settings(composed, used=("dataset", "partition"))))
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from dpfl_bench.papers.artefact import Printed, entries
 from dpfl_bench.papers.shape import word
-from dpfl_bench.results.select.cells import Cell, cells
+from dpfl_bench.results.select.cells import BEST, Cell, cells
 from dpfl_bench.results.select.intervals import of_prediction
 from dpfl_bench.results.select.sources import Source
 
@@ -78,6 +78,11 @@ def _compared(
             return ELSEWHERE, elsewhere, None
         same = number == cell.mean or -below - 1e-9 * unit <= cell.mean - number <= above + 1e-9 * unit
         return (EXACT, "", None) if same else (DIFFERS, f"by {cell.mean - number:.4g}", None)
+    if printed.value.startswith(BEST):  # a choice from a grid: the same one, or another
+        if elsewhere:
+            return ELSEWHERE, elsewhere, None
+        same = -below <= cell.mean - number <= above
+        return (WITHIN, "", None) if same else (DIFFERS, f"ours is {cell.mean:.4g}", None)
     spread = of_prediction(cell.values, printed.runs)
     ends = (spread.low - above, spread.high + below) if spread.known else None
     if not elsewhere and math.isinf(spread.low) and spread.low == spread.high:

@@ -6,7 +6,7 @@ import csv
 import io
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from dpfl_bench.papers.artefact import Artefact, Figure, Table
@@ -53,8 +53,10 @@ def pivot(table: Table, sources: Sequence[Source], artefact: Artefact, matches: 
     chosen = cells(sources, table.question(table.value, *fields))
     names = artefact.names
     printed: dict[str, list[Match]] = {}
+    own = {each.id for each in artefact.printed if each.value == table.value}
     for match in matches:
-        printed.setdefault(match.at, []).append(match)
+        of_another = replace(match, what=f"{match.what}, ")  # than the table's quantity
+        printed.setdefault(match.at, []).append(replace(match, what="") if match.id in own else of_another)
     columns = list(dict.fromkeys(_label(cell, table.columns, names) for cell in chosen))
     grid: dict[str, dict[str, Cell]] = {}
     for cell in chosen:
@@ -116,8 +118,7 @@ def _text(cell: Cell, table: Table, printed: Mapping[str, Sequence[Match]]) -> s
     parts += [f"{label} {number}" for label, number in also.items() if number]
     here = printed.get(" / ".join(filter(None, (_words(cell, table.rows), _words(cell, table.columns)))), [])
     for match in here:
-        what = f"{match.what}, " if len(here) > 1 else ""
-        parts.append(f"{what}printed {match.printed:g}: {match.match}")
+        parts.append(f"{match.what}printed {match.printed:g}: {match.match}")
     return "; ".join(parts)
 
 

@@ -125,12 +125,11 @@ def _origin(sources: Sequence[Source]) -> dict[str, list[str]]:
 
 
 def _rows(evidence: Evidence, marks: Any, record: dict[str, Any]) -> tables.Rows:
-    """The table; beside ours what is printed of the same quantity."""
+    """The table; beside ours what is printed."""
     artefact, table = evidence.artefact, evidence.artefact.table
     if table is None:
         return tables.of_figures(marks, artefact)
-    alike = [each for each in artefact.printed if each.value == table.value]
-    matches = [match for each in alike for match in _matches(each, evidence, record["reduced"])]
+    matches = [m for each in artefact.printed for m in _matches(each, evidence, record["reduced"])]
     return tables.pivot(table, evidence.sources(table.sweeps), artefact, matches)
 
 

@@ -51,3 +51,14 @@ def test_a_further_quantity_is_a_line_of_its_own_in_every_panel() -> None:
         (column, line) for column in ("left", "right") for line in ("ours", "naive", "half")
     }
     assert [m.y for m in marks if (m.column, m.line) == ("right", "half")] == [5.5, 6.0]
+
+
+def test_a_choice_from_a_grid_is_the_printed_one_or_another() -> None:
+    printed = Printed(
+        id="lr", value="best lr", by="y", digits=4, rows=["algo"], scales=["smoke"],
+        cells={"dp_fedavg": 0.003},
+    )  # fmt: skip
+    for losses, match in (([3.0, 1.0, 2.0], "within"), ([3.0, 2.0, 1.0], "differs")):
+        runs = grid(dict(zip([0.001, 0.003, 0.01], ([y] for y in losses), strict=True)), "lr")
+        (one,) = matches(printed, runs, "smoke", "paper", "")
+        assert one.match == match

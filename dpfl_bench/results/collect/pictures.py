@@ -21,6 +21,7 @@ from dpfl_bench.results.folder import RunFolder
 from dpfl_bench.results.select.cells import Cell
 
 FAR_APART = 4.0  # times the least, beyond which values need a logarithmic axis
+ALONE = 4.6  # inches that a figure of one panel is wide
 STD, INTERVAL = "± one std over seeds", "95 % interval of the mean"
 MIXED = "Runs of different code or data."
 _WORDS = {
@@ -76,6 +77,7 @@ def u_curves(points: Sequence[Row], target: Path, title: str, note: str, table: 
         y_log=spread([mark.y for mark in marks]),
         kind="lines",
         line_of="budget",
+        width="double" if len({mark.column for mark in marks}) > 1 else ALONE,
         best="greatest" if sign(by) < 0 else "least",
         band=STD,
         note=note,
@@ -102,10 +104,12 @@ def views(
     filled = view.filled()
     drawn = list(pictures(rows, runs, filled, settings))
     records: list[Row] = []
+    values = {cell.at[filled.line] for picture in drawn for cell in picture.cells}
+    lines = [_line(filled.line, value) for value in sorted(values, key=_order)]
     for number, picture in enumerate(drawn, start=1):
         name = "view" + (f"_{number}" if len(drawn) > 1 else "")
         records += [{"picture": name, **_record(cell, filled)} for cell in picture.cells]
-        _view(picture, filled, target / name)
+        _view(picture, filled, target / name, lines)
     keys = list(dict.fromkeys(key for record in records for key in record))
     RunFolder(target).write("view.csv", tables.csv_text(records, keys))
 
@@ -118,7 +122,13 @@ def _record(cell: Cell, view: View) -> Row:
     return {**cell.at, "by": view.by, **known, **tuned}
 
 
-def _view(picture: Picture, view: View, target: Path) -> None:
+def _order(value: Any) -> tuple[bool, float, str]:
+    """Numbers first, in their order."""
+    known = isinstance(value, int | float) and not isinstance(value, bool)
+    return not known, float(value) if known else 0.0, str(value)
+
+
+def _view(picture: Picture, view: View, target: Path, lines: Sequence[str]) -> None:
     places = _places([cell.at[view.x] for cell in picture.cells])
     marks = [mark for cell in picture.cells for mark in _marks(cell, picture, view, places)]
     x = [mark.x for mark in marks if math.isfinite(mark.x)]
@@ -140,7 +150,10 @@ def _view(picture: Picture, view: View, target: Path) -> None:
         if view.line == "algo"
         else "other",
         best=False if view.x in ("round", "steps") else "greatest" if sign(view.by) < 0 else "least",
+        width="double" if len({(mark.row, mark.column) for mark in marks}) > 1 else ALONE,
         band=INTERVAL,
+        level=FREE,
+        lines=lines,
         x_ticks={place: word_of(str(value)) for value, place in places.items()} or None,
         note=_note(picture, view),
         alt=f"{title}; a line for each {name_of(view.line)}.",

@@ -89,6 +89,17 @@ class Frame:
         )
         engine: Any = self.figure.get_layout_engine()
         engine.set(rect=rect)
+        self._freeze()
+
+    def _freeze(self) -> None:
+        """Lay the panels out once, for all files. The last bits of the solver's answer differ from
+        one time to the next, and an SVG's ids follow from them.
+        """
+        self.figure.draw_without_rendering()
+        self.figure.set_layout_engine("none")
+        for axes in self.figure.axes:
+            x, y, width, height = (round(number, 6) for number in axes.get_position().bounds)
+            axes.set_position((x, y, width, height))
 
     @property
     def _height(self) -> float:

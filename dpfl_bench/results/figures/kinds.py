@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 MARKED = 10  # a line of more points has a marker at each n-th
+LEVEL: dict[str, Any] = {"linestyle": (0, (1, 1.5)), "linewidth": 1.0, "zorder": 1.5}
 STAR: dict[str, Any] = {
     "marker": "*",
     "markersize": 10,
@@ -52,7 +53,7 @@ def lines(axes: Axes, marks: Sequence[Point], style: Style, place: tuple[int, in
     level = [mark for mark in marks if math.isinf(mark.x)]
     shown = sorted((mark for mark in marks if not math.isinf(mark.x)), key=lambda mark: mark.x)
     for mark in level:
-        axes.axhline(mark.y, color=style.colour, linestyle=(0, (1, 1.5)), linewidth=1.0, zorder=1.5)
+        axes.axhline(mark.y, color=style.colour, **LEVEL)
     if not shown:
         return
     x, y = [mark.x for mark in shown], [_drawn(mark.y) for mark in shown]
@@ -143,6 +144,13 @@ def handles(
     if band:
         shown.append(Patch(color="0.5", alpha=0.3, linewidth=0, label=band))
     return shown
+
+
+def level(label: str) -> Any:
+    """In the legend, of what marks at x = inf are."""
+    from matplotlib.lines import Line2D
+
+    return Line2D([], [], color="0.3", label=label, **LEVEL)
 
 
 def _drawn(value: float) -> float:

@@ -79,6 +79,8 @@ class Look:
     share_y: Share = "all"
     x_ticks: Mapping[float, str] | None = None  # labels of x that are names, such as bars
     names: Mapping[str, str] | None = None
+    level: str = "x = ∞"  # what marks at x = inf are
+    lines: Sequence[str] = ()  # of all figures that belong together, so that each looks alike in all
 
 
 class Grid(NamedTuple):
@@ -104,7 +106,9 @@ def draw(marks: Sequence[Mark], look: Look) -> Figure:
         )
         for (row, column), (down, across) in grid.panels.items():
             members = [mark for mark in marks if (mark.row, mark.column) == (row, column)]
-            _panel(panels[down][across], members, look, styles, (row, column), width / grid.across)
+            axes = panels[down][across]
+            _panel(axes, members, look, styles, (row, column))
+            _scales(axes, _Shared(marks, row, column), look, width / grid.across)
         _floors(panels, grid, marks, look)
         _names(panels, grid, look)
         frame = Frame(figure, (0.3 + min(2.5, max(1.0, 0.66 * width / grid.across))) * grid.down)
@@ -134,8 +138,11 @@ def _grid(marks: Sequence[Mark], look: Look) -> tuple[Grid, float]:
 
 def _styles(marks: Sequence[Mark], look: Look) -> dict[str, Style]:
     names = look.names or {}
-    styles = styles_of([mark.line for mark in marks], look.line_of)
-    return {line: replace(s, label=plain(names.get(line, s.label))) for line, s in styles.items()}
+    own = {mark.line for mark in marks}
+    styles = styles_of([*look.lines, *(mark.line for mark in marks)], look.line_of)
+    return {
+        line: replace(s, label=plain(names.get(line, s.label))) for line, s in styles.items() if line in own
+    }
 
 
 def _panel(
@@ -144,7 +151,6 @@ def _panel(
     look: Look,
     styles: Mapping[str, Style],
     where: tuple[str, str],
-    inches: float,
 ) -> None:
     if look.diagonal:
         axes.axline((0, 0), slope=1, color=GREY, linewidth=0.8, linestyle=(0, (4, 2)), zorder=1)
@@ -152,7 +158,7 @@ def _panel(
         members = [mark for mark in marks if mark.line == line]
         if members:
             kinds.KINDS[look.kind](axes, members, style, (index, len(styles)))
-    if look.best:
+    if look.best and look.kind != "bars":
         which = "greatest" if look.best == "greatest" else "least"
         for line, style in styles.items():
             best = kinds.extreme([mark for mark in marks if mark.line == line], which)
@@ -163,17 +169,33 @@ def _panel(
         if here and (rule.line not in styles or any(mark.line == rule.line for mark in marks)):
             colour = styles[rule.line].colour if rule.line in styles else GREY
             axes.axvline(rule.x, color=colour, linestyle=":", linewidth=1.2, zorder=1.5)
-    _scales(axes, marks, replace(look, y_log=look.y_log or where[1] in look.log_columns), inches)
 
 
-def _scales(axes: Axes, marks: Sequence[Mark], look: Look, inches: float) -> None:
-    x = [mark.x for mark in marks if math.isfinite(mark.x)]
+class _Shared(NamedTuple):
+    """The marks whose axes a panel shares."""
+
+    marks: Sequence[Mark]
+    row: str
+    column: str
+
+    def by(self, share: Share) -> list[Mark]:
+        row, column = share in ("row", "none"), share in ("col", "none")
+        return [
+            mark
+            for mark in self.marks
+            if (not row or mark.row == self.row) and (not column or mark.column == self.column)
+        ]
+
+
+def _scales(axes: Axes, shared: _Shared, look: Look, inches: float) -> None:
+    x = [mark.x for mark in shared.by(look.share_x) if math.isfinite(mark.x)]
     scale_x(axes, x, look.x_log, max(0.6, inches - 0.45))
     if look.x_ticks is not None:
         axes.set_xticks(list(look.x_ticks), [plain(label) for label in look.x_ticks.values()])
         for tick in axes.get_xticklabels():
             tick.set_parse_math(False)
-    scale_y(axes, [mark.y for mark in marks if math.isfinite(mark.y)], look.y_log)
+    y = [mark.y for mark in shared.by(look.share_y) if math.isfinite(mark.y)]
+    scale_y(axes, y, look.y_log or shared.column in look.log_columns)
     if look.y_from is not None:
         axes.set_ylim(bottom=look.y_from)
     if look.y_to is not None:
@@ -225,4 +247,9 @@ def _handles(styles: Mapping[str, Style], look: Look, marks: Sequence[Mark]) -> 
         own = styles[rule.line].colour if rule.line in styles else GREY
         rules[rule.label] = own if rules.get(rule.label, own) == own else GREY  # of several lines
     told = styles if any(style.label for style in styles.values()) else {}
-    return kinds.handles(told, look.kind, bool(look.best), band, list(rules.items()))
+    best = bool(look.best) and look.kind != "bars"
+    shown = kinds.handles(told, look.kind, best, band, list(rules.items()))
+    named = any(style.label == look.level for style in styles.values())
+    if look.kind == "lines" and not named and any(math.isinf(mark.x) for mark in marks):
+        shown.append(kinds.level(look.level))
+    return shown

@@ -96,6 +96,8 @@ _DATA = {
 _KEYS = {
     "eps": "privacy budget ε",
     "budget": "privacy budget ε",
+    "algo": "algorithm",
+    "dataset": "data set",
     "round": "round",
     "rounds": "rounds",
     "steps": "local steps so far",

@@ -78,6 +78,9 @@ def cells(sources: Iterable[Source], question: Question) -> list[Cell]:
     if over and question.y.startswith(BEST):
         raise ConfigError(f"{question.y}: expected a quantity; over rounds there is no best")
     fields = [name for name in question.fields if name not in over]
+    if at_one := [name for name in question.where if name in OVER_ROUNDS and name not in over]:
+        if over or isinstance(question.where[at_one[0]], list):
+            raise ConfigError(f"{at_one[0]}: expected it among the fields, or one value of it in where")
     groups: dict[tuple[Any, ...], list[Source]] = {}
     for source in sources:
         if is_where(source, question.where):
@@ -85,7 +88,10 @@ def cells(sources: Iterable[Source], question: Question) -> list[Cell]:
     result: list[Cell] = []
     for at, members in groups.items():
         cell = replace(_cell(members, question), at=dict(zip(fields, at, strict=True)))
-        result += _by_round(cell, question, over[0]) if over else [cell]
+        if at_one:
+            result += [replace(each, at=cell.at) for each in _by_round(cell, question, at_one[0])]
+        else:
+            result += _by_round(cell, question, over[0]) if over else [cell]
     return result
 
 

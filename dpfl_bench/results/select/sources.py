@@ -5,7 +5,7 @@ was asked) and quantities (what came of it).
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -15,7 +15,7 @@ import numpy as np
 
 from dpfl_bench.checks.errors import ConfigError
 from dpfl_bench.config.identity import GROUPS
-from dpfl_bench.results.collect.columns import counted, flat, value_of
+from dpfl_bench.results.collect.columns import counted, flat, overrides, value_of
 from dpfl_bench.results.collect.measures import Last, at_end
 from dpfl_bench.results.folder import RunFolder
 from dpfl_bench.results.select.expressions import Expression
@@ -46,6 +46,10 @@ class Source(Protocol):
     def asked(self) -> Mapping[str, Any]:
         """Every setting that can change its numbers."""
 
+    @property
+    def words(self) -> Sequence[str]:
+        """The words of its command."""
+
     def field(self, name: str) -> Any:
         """What it was asked, or a number that came of it; None where it has none."""
 
@@ -63,6 +67,7 @@ class Facts:
     numbers: Mapping[str, Any]
     exact: bool = True
     diverged: bool = False
+    words: Sequence[str] = ()
 
     @property
     def asked(self) -> Mapping[str, Any]:
@@ -112,6 +117,10 @@ class Run:
         return self.path
 
     @cached_property
+    def words(self) -> Sequence[str]:
+        return overrides(self.path)
+
+    @cached_property
     def rounds(self) -> np.ndarray:
         """metrics.csv"""
         return RunFolder(self.path).metrics.read()
@@ -137,9 +146,7 @@ class Run:
     def leaks(self) -> tuple[str, ...]:
         """What of the data goes into training outside every accountant."""
         told = RunFolder(self.path).read("privacy.json") or {}
-        return tuple(
-            line for line in told.get("leaks", []) if not line.startswith("privacy.accountant=paper")
-        )
+        return tuple(told.get("leaks", []))
 
     def field(self, name: str) -> Any:
         if name == "sweep":

@@ -49,7 +49,7 @@ def test_u_curves_are_drawn_where_there_is_a_curve() -> None:
     picture = Path("out/u_curves_digits.png")
     assert picture.stat().st_size > 10_000
     width, height = png_size(picture)
-    assert width == 1400
+    assert width == 1400, "two panels"
     assert 300 < height < 1000
     assert all(Path(f"out/u_curves_digits.{ending}").exists() for ending in ("pdf", "svg"))
 

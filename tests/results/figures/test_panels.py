@@ -204,3 +204,35 @@ def test_panels_of_other_sizes_are_all_within_a_shared_log_axis() -> None:
     low, high = (axes.get_ylim() for axes in draw(marks, Look(y_log=True)).axes[:2])
     assert low == high
     assert low[0] < 1 < 1000 < low[1]
+
+
+def test_a_set_of_figures_looks_alike() -> None:
+    """A line that a figure lacks takes no other's colour."""
+    lines = ["clip", "normalise", "no privacy"]
+
+    def colours(own: list[str]) -> dict[str, str]:
+        figure = draw(marks(1, 1, own), Look(line_of="other", lines=lines))
+        return dict(zip(own, [line.get_color() for line in figure.axes[0].lines], strict=True))
+
+    whole = colours(lines)
+    assert len(set(whole.values())) == 3
+    assert colours(["normalise"])["normalise"] == whole["normalise"]
+
+
+def test_the_ticks_of_shared_axes_are_of_all_panels() -> None:
+    points = [
+        Mark("", column, "2", x, y) for column, x, y in (("a", 1, 1e-4), ("a", 2, 1e-3), ("b", 64, 1e3))
+    ]
+    figure = draw(points, Look(x_log=True, y_log=True, line_of="budget"))
+    figure.draw_without_rendering()
+    for axes in figure.axes:
+        assert [tick.get_text() for tick in axes.get_xticklabels()] == ["1", "2", "64"]
+        assert axes.get_ylim()[0] < 1e-4 < 1e3 < axes.get_ylim()[1]
+
+
+def test_a_level_is_named_once() -> None:
+    points = [Mark("", "", line, x, 1.0) for line, x in (("clip", 1), ("clip", 2), ("no privacy", math.inf))]
+    for line, count in (("no privacy", 1), ("other", 1)):
+        own = [*points[:2], Mark("", "", line, math.inf, 1.0)]
+        legend = draw(own, Look(line_of="other", level="no privacy")).legends[0]
+        assert [text.get_text() for text in legend.get_texts()].count("no privacy") == count

@@ -218,3 +218,14 @@ def test_rounds_are_chosen_among_those_that_were_evaluated() -> None:
         found = cells(runs, Question("y", ("round",), {"round": chosen, "lr": 1.0}))
         assert [cell.mean for cell in found] == expected
     assert len(cells(runs, Question("y", ("round",)))) == 4
+
+
+def test_one_round_or_some_of_them() -> None:
+    runs = [curve({"eps": eps}, {0: {1: eps, 2: 10 * eps, 3: 100 * eps}}) for eps in (1.0, 2.0)]
+    asked = Question("y", ("eps",), {"round": 2})
+    assert by_field(cells(runs, asked), "eps") == {1: [10.0], 2: [20.0]}  # type: ignore[arg-type]
+    assert cells(runs, Question("y", ("eps",), {"round": 9})) == []  # type: ignore[arg-type]
+    some = Question("y", ("round",), {"round": [1, 3, 9], "eps": 2})
+    assert by_field(cells(runs, some), "round") == {1: [2.0], 3: [200.0]}  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="round: expected it among the fields, or one value of it"):
+        cells(runs, Question("y", ("eps",), {"round": [1, 2]}))  # type: ignore[arg-type]
