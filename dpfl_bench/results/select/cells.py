@@ -78,9 +78,9 @@ def cells(sources: Iterable[Source], question: Question) -> list[Cell]:
     if over and question.y.startswith(BEST):
         raise ConfigError(f"{question.y}: expected a quantity; over rounds there is no best")
     fields = [name for name in question.fields if name not in over]
-    if at_one := [name for name in question.where if name in OVER_ROUNDS and name not in over]:
-        if over or isinstance(question.where[at_one[0]], list):
-            raise ConfigError(f"{at_one[0]}: expected it among the fields, or one value of it in where")
+    at_one = [name for name in question.where if name in OVER_ROUNDS and name not in over]
+    if at_one and (over or isinstance(question.where[at_one[0]], list)):
+        raise ConfigError(f"{at_one[0]}: expected it among the fields, or one value of it in where")
     groups: dict[tuple[Any, ...], list[Source]] = {}
     for source in sources:
         if is_where(source, question.where):
