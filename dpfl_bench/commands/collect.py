@@ -9,9 +9,7 @@ from dpfl_bench.commands import arguments
 
 EXAMPLES = (
     "collect outputs/runs",
-    "collect outputs/demo/runs --to outputs/demo --by test_loss",
     "collect outputs/runs --by psi --last 5 --where algo=dp_scaffnew --x privacy.clip --line local_steps",
-    "collect outputs/runs --x round --facet algo --line eps",
     "collect outputs/runs --tuning-eps --json",
 )
 READ = (

@@ -27,7 +27,7 @@ usage: dpfl-bench VERB [key=value ...] [group=choice ...]     dpfl-bench VERB --
   collect   run folders -> results.csv, the optimal-(E,T) table, U-curves
               dpfl-bench collect outputs/runs [--to DIR] [--by test_loss] [--tuning-eps] [--json]
   reproduce the tables and figures of papers: the missing runs, the picture, which claims hold
-              dpfl-bench reproduce normalized/fig2 scale=cpu [reading=exact] [--dry-run] [--plot-only]
+              dpfl-bench reproduce normalized/fig2 scale=cpu [reading=exact] [--dry-run]
   data      which data sets are on this machine; get and check their files; who gets what
               dpfl-bench data list [--json]
               dpfl-bench data fetch|verify mnist [dataset.root=DIR]

@@ -45,7 +45,7 @@ def lines(lines: Iterable[Any]) -> str:
 
 
 def ends(value: Any) -> str:
-    return " to ".join(map(number, value)) if isinstance(value, list) else number(value)
+    return " to ".join(dict.fromkeys(map(number, value))) if isinstance(value, list) else number(value)
 
 
 def number(value: Any) -> str:

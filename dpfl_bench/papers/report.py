@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from html import escape
@@ -15,7 +16,7 @@ from typing import Any
 
 from dpfl_bench import __version__
 from dpfl_bench.papers.artefact import artefacts
-from dpfl_bench.papers.inline_svg import inlined
+from dpfl_bench.papers.inline_svg import Pictures
 from dpfl_bench.papers.overview import states
 from dpfl_bench.papers.page import WORDS, anchor, chip, counts, ends, facts, lines, number, table, text
 from dpfl_bench.papers.shape import SCALES
@@ -36,17 +37,21 @@ def write(folder: Path, config_dir: str | None = None) -> Path:
     papers: dict[str, dict[str, list[State]]] = {}
     for name, records in known.items():
         papers.setdefault(name.partition("/")[0], {})[name] = records
-    content = [_matrix(papers)]
+    content, pictures = [_matrix(papers)], Pictures()
     for paper, of_paper in papers.items():
         done = {name: records for name, records in of_paper.items() if records}
         if done:
             content.append(
                 f'<section aria-labelledby="{anchor(paper)}"><h2 id="{anchor(paper)}">{escape(paper)}</h2>'
             )
-            content += [_article(name, records, folder) for name, records in done.items()]
+            content += [_article(name, records, folder, pictures) for name, records in done.items()]
             content.append("</section>")
     template = Path(str(files("dpfl_bench.papers") / NAME)).read_text(encoding="utf-8")
-    parts = {"INTRODUCTION": _introduction(known), "CONTENT": "\n".join(content), "FOOT": _foot()}
+    parts = {
+        "INTRODUCTION": _introduction(known),
+        "CONTENT": "\n".join([pictures.letters(), *content]),
+        "FOOT": _foot(),
+    }
     head, *rest = template.split("@@")  # text, name, text, name, ...: what is put in is not read again
     page = head + "".join(parts.get(part, part) for part in rest)
     RunFolder(folder).write(NAME, page)
@@ -56,8 +61,12 @@ def write(folder: Path, config_dir: str | None = None) -> Path:
 def _names(folder: Path, config_dir: str | None) -> list[str]:
     """Every artefact that there is a file of, and those that lie here."""
     here = {"/".join(f.parent.parts[-3:-1]) for f in folder.glob("*/*/*/verdict.json")}
-    packaged = list(artefacts(config_dir))
-    return [*packaged, *sorted(here - set(packaged))]
+    return sorted({*artefacts(config_dir), *here}, key=_in_order)
+
+
+def _in_order(name: str) -> list[tuple[str, int]]:
+    """fig2 before fig10."""
+    return [(word, int(digits or 0)) for word, digits in re.findall(r"(\D*)(\d*)", name)]
 
 
 def reproduced(folder: Path, name: str) -> list[State]:
@@ -104,26 +113,26 @@ def _matrix(papers: Mapping[str, Mapping[str, Sequence[State]]]) -> str:
     return "".join([*parts, "</section>"])
 
 
-def _article(name: str, records: Sequence[State], folder: Path) -> str:
+def _article(name: str, records: Sequence[State], folder: Path, pictures: Pictures) -> str:
     first, *others = records
     parts = [f'<article id="{anchor(name)}" aria-labelledby="{anchor(name)}-title">']
     title = f"{escape(name.partition('/')[2])}: {escape(str(first[1]['title']))}"
     parts.append(f'<h3 id="{anchor(name)}-title">{title}</h3>')
     parts.append(f'<p class="soft">{escape(name)}, {escape(str(first[1]["place"]))}</p>')
-    parts.append(_state(name, first, folder))
+    parts.append(_state(name, first, folder, pictures))
     for at, record in others:
         words = escape(f"{at.replace('-', ', reading ')}")
         parts.append(f'<details class="state"><summary>Also at scale {words}</summary>')
-        parts.append(f"{_state(name, (at, record), folder)}</details>")
+        parts.append(f"{_state(name, (at, record), folder, pictures)}</details>")
     return "\n".join([*parts, "</article>"])
 
 
-def _state(name: str, state: State, folder: Path) -> str:
+def _state(name: str, state: State, folder: Path, pictures: Pictures) -> str:
     at, record = state
     own, here = folder / name / at, f"{anchor(name)}-{anchor(at)}"
     parts = [_facts(record)]
     for place, file in enumerate(sorted(own.glob("*.svg")), start=1):
-        parts.append(_figure(file, record, f"{here}-f{place}"))
+        parts.append(_figure(file, record, f"{here}-f{place}", pictures))
     if rows := [_claim(claim) for claim in record["claims"]]:
         parts.append(table(f"{here}-claims", "Claims", CLAIMS, rows))
     if rows := [_printed(each) for each in record["printed"]]:
@@ -159,10 +168,10 @@ def _eps(eps: Mapping[str, Any]) -> str:
     return "<br>".join(f"{number(stated)} → <b>{ends(holds)}</b>" for stated, holds in pairs)
 
 
-def _figure(file: Path, record: Mapping[str, Any], prefix: str) -> str:
+def _figure(file: Path, record: Mapping[str, Any], prefix: str, pictures: Pictures) -> str:
     made = f"scale {record['scale']}, reading {record['reading']}"
     words = f"{record['title']} ({record['place']}, {file.stem}; {made})"
-    picture = inlined(file, prefix, words)
+    picture = pictures.inlined(file, prefix, words)
     if picture is None:
         return ""
     said = f'<figcaption class="small">{escape(record["place"])}: {escape(file.stem)}; {made}</figcaption>'

@@ -46,7 +46,8 @@ def curve(metrics: Path, result: dict[str, Any], target: Path) -> None:
     if not marks:
         return
     where = f"{word_of(result['algo'])} on {word_of(whole_or_part(result))}"
-    title = f"{where}: {' and '.join(words.values())} over rounds"
+    shown = dict.fromkeys(mark.column for mark in marks)
+    title = f"{where}: {' and '.join(shown)} over rounds"
     note = f"{budget(result)}; {result['local_steps']} local steps per round"
     look = Look(
         title=title,
@@ -55,7 +56,7 @@ def curve(metrics: Path, result: dict[str, Any], target: Path) -> None:
         width=7.0,
         share_y="none",
         log_columns=[words["train_loss"]] if _falls_far(rows["train_loss"]) else [],
-        names={word: word for word in words.values()},
+        names={**{word: word for word in shown}, result["algo"]: ""},  # the title names it
         alt=f"{title}. {note}.",
     )
     save(draw(marks, look), target.with_suffix(""), ("png",))

@@ -127,10 +127,12 @@ MEDIAN = ("algo=dp_fedavg", "privacy.clip=median", "eps=3", "rounds=3", "local_s
 
 @pytest.mark.parametrize("unit", ["client", "record"])
 def test_the_median_is_marked_everywhere(unit: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    from matplotlib.figure import Figure
+    from dpfl_bench.results import plots
+    from dpfl_bench.results.figures import panels
 
-    titles: list[str] = []
-    monkeypatch.setattr(Figure, "suptitle", lambda self, text, **_: titles.append(text))
+    looks: list[panels.Look] = []
+    drawn = panels.draw
+    monkeypatch.setattr(plots, "draw", lambda marks, look: [looks.append(look), drawn(marks, look)][1])
     overrides = [
         *MEDIAN,
         "plot=true",
@@ -141,7 +143,7 @@ def test_the_median_is_marked_everywhere(unit: str, monkeypatch: pytest.MonkeyPa
     assert told["fully_accounted"] is result["fully_accounted"] is False
     assert any("median" in leak for leak in told["not_accounted"])
     assert "not fully accounted" in said.err
-    assert "not fully accounted" in titles[0]
+    assert "not fully accounted" in looks[0].title + looks[0].note
     collected = call("collect", str(said.folder))
     table = json.loads(call("collect", str(said.folder), "--json").out)["table"]
     assert "not fully accounted" in table[0]["guarantee"]

@@ -168,7 +168,7 @@ def test_while_the_others_wait_for_the_counter(
 
 
 def test_in_the_middle_of_its_answer(played: Played, clean: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    first, send = os.getpid(), workers_file._send
+    first, send = os.getpid(), workers_file.send
 
     def half(pipe: Any, what: object) -> None:
         if os.getpid() != first:
@@ -176,7 +176,7 @@ def test_in_the_middle_of_its_answer(played: Played, clean: None, monkeypatch: p
             die()
         send(pipe, what)
 
-    monkeypatch.setattr(workers_file, "_send", half)
+    monkeypatch.setattr(workers_file, "send", half)
     with pytest.raises(WorkerDied, match=KILLED), crew_of(played) as crew:
         list(play(played, crew))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from html import escape
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from typing import Any
 import pytest
 from helpers.reported import CLAIM, PRINTED, artefact
 
-from dpfl_bench.papers import report
+from dpfl_bench.papers import page, report
 
 NASTY = "</script><script>alert(1)</script> <img src=x onerror=alert(1)> & \"q\" 'r' @@FOOT@@ ]]>"
 VOID = {"meta", "br", "img", "hr", "input", "link"}
@@ -179,7 +180,7 @@ def test_every_picture_has_words() -> None:
     artefact(Path("out/papers"), "mine/fig1", figures=2)
     page = Page(written())
     words = [value for tag, key, value in page.attributes if tag == "svg" and key == "aria-label"]
-    assert len(words) == page.tags.count("svg") == 2
+    assert len(words) == page.tags.count("svg") - 1 == 2, "and the letters, which nobody reads"
     assert all("Errors over local steps" in each for each in words)
 
 
@@ -212,3 +213,31 @@ def test_commits_and_versions_are_those_of_the_runs() -> None:
 def test_the_same_folders_are_the_same_bytes() -> None:
     artefact(Path("out/papers"), "mine/fig1")
     assert written() == written()
+
+
+def test_pictures_share_letters_of_one_shape() -> None:
+    folder = artefact(Path("out/papers"), "mine/fig1", figures=2)
+    one = Page(written())
+    letters = [value for tag, key, value in one.attributes if key == "id" and value.startswith("DejaVuSans")]
+    assert len(letters) == len(set(letters)) > 10
+    for name in (letters[0], "<b>"):
+        (folder / "other.svg").write_text(
+            f'<svg xmlns="http://www.w3.org/2000/svg"><defs><path id="{escape(name)}" d="M 9 9"/></defs>'
+            f'<use href="#{escape(name)}"/></svg>'
+        )
+        page = Page(written())
+        own = {value for _, key, value in page.attributes if key == "href" and value.endswith(name)}
+        assert ("path", "d", "M 9 9") in page.attributes
+        assert all(value[1:] in page.ids for value in own)
+        assert any(re.fullmatch(rf"#s\w{{6}}-{re.escape(name)}", value) for value in own), "its own shape"
+
+
+def test_figure_2_stands_before_figure_10_and_equal_ends_once() -> None:
+    for name in ("mine/fig10", "mine/fig2", "mine/table1"):
+        artefact(Path("out/papers"), name, figures=0, eps={"nominal": 2, "valid": [4.00000001, 4.00000002]})
+    text = written()
+    places = [
+        text.index(f'href="#{page.anchor(name)}"') for name in ("mine/fig2", "mine/fig10", "mine/table1")
+    ]
+    assert places == sorted(places)
+    assert "2 → <b>4</b>" in text

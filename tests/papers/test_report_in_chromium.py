@@ -50,7 +50,7 @@ for (const each of document.querySelectorAll("body *:not(svg):not(svg *):not(scr
 return {low, looked, page: getComputedStyle(document.body).backgroundColor};
 """
 SILENT = """
-return [...document.querySelectorAll("svg, img, [role=img]")].filter((each) =>
+return [...document.querySelectorAll("svg:not([aria-hidden]), img, [role=img]")].filter((each) =>
   !(each.getAttribute("aria-label") || each.getAttribute("alt"))).length;
 """
 SORTED = """

@@ -14,6 +14,7 @@ from dpfl_bench.checks.errors import ConfigError
 from dpfl_bench.results.folder import BROKEN, RunFolder
 
 AT = ("seed", "round", "steps")  # columns that say where a row stands, and measure nothing
+OF_TRAINING = ("train_loss", "suboptimality")  # of every training record
 NAN = math.nan
 
 
@@ -124,7 +125,8 @@ def _by_seed(folder: Path, column: str) -> dict[int, dict[int, float]]:
 
 def _blank(folder: Path, column: str) -> Blank:
     known = ", ".join(columns(folder))
-    return Blank(f"{column}: run {folder.name} left this column blank; it measured {known}")
+    why = " (evaluate=all without train_subset fills it)" if column in OF_TRAINING else ""
+    return Blank(f"{column}: run {folder.name} left this column blank{why}; it measured {known}")
 
 
 def _read(folder: Path) -> tuple[list[str], list[dict[str, str]]]:

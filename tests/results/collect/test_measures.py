@@ -107,3 +107,11 @@ def test_files_that_are_not_there() -> None:
     (folder / "result.json").unlink()
     with pytest.raises(ConfigError, match="expected a run that has ended"):
         by_seed(folder, "test_error")
+
+
+def test_a_blank_training_loss_says_what_fills_it() -> None:
+    folder = run({0: {1: 0.5}})
+    text = (folder / "metrics.csv").read_text().replace(",5.0,", ",,")
+    (folder / "metrics.csv").write_text(text)
+    with pytest.raises(ConfigError, match=r"train_loss: run r left .*\(evaluate=all without train_subset"):
+        by_seed(folder, "train_loss")

@@ -1,0 +1,30 @@
+"""Every scale and reading of the artefacts of `balancing` and `normalized` has valid jobs."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from helpers.command import call
+
+from dpfl_bench.papers.artefact import READINGS, SCALES, artefacts
+
+PAPERS = {"balancing": 12, "normalized": 5}
+
+
+@pytest.mark.parametrize("paper", PAPERS)
+@pytest.mark.parametrize(
+    "scale", [pytest.param(scale, marks=pytest.mark.slow if scale == "full" else ()) for scale in SCALES]
+)
+def test_every_job_is_valid(paper: str, scale: str) -> None:
+    """At full scale 2,400 of them, and those that follow from them."""
+    names = [name for name in artefacts() if name.startswith(f"{paper}/")]
+    assert len(names) == PAPERS[paper]
+    said = call("reproduce", paper, f"scale={scale}", "reading=both", "--dry-run")
+    assert said.code == 0, said.err
+    lines = said.out.splitlines()
+    assert len(lines) == len(READINGS) * len(names)
+    jobs = [int(count) for count in re.findall(r": (\d+) jobs", said.out)]
+    assert len(jobs) == len(lines)
+    trained = sum(count > 0 for count in jobs)
+    assert scale != "smoke" or trained >= len(lines) - 2, "without any data file; table 1 trains nothing"
