@@ -4,7 +4,7 @@ leave every run out, or put all in one group, and say nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from dpfl_bench.checks.errors import ConfigError
@@ -23,7 +23,7 @@ def check(artefact: Artefact, laid: Mapping[str, Sweep], composer: Composer) -> 
             known |= set(_keys(composer.job(job).config))
         except ConfigError:  # told with its sweep, when that is planned
             return
-    for where, name in _named(artefact):
+    for where, name in _named(artefact, laid):
         if name not in known and name.partition(".")[0] not in PREFIXES:
             last = name.rpartition(".")[2]
             near = ", ".join(sorted(key for key in known if key.rpartition(".")[2] == last)[:3])
@@ -44,22 +44,30 @@ def _keys(node: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
             yield from _keys(value, f"{prefix}{key}.")
 
 
-def _named(artefact: Artefact) -> Iterator[tuple[str, str]]:
-    for name, figure in artefact.figures.items():
-        yield from ((f"figures.{name}", each) for each in (*_of(figure), *figure.panels))
-    tables: list[Table | Printed] = [*([artefact.table] if artefact.table else []), *artefact.printed]
-    for table in tables:
-        where = f"printed: {table.id}" if isinstance(table, Printed) else "table"
-        yield from ((where, each) for each in (*_of(table), *table.rows, *table.columns))
-    for claim in artefact.claims:
-        terms = [claim.terms[key] for key in ("along", "with", "x") if key in claim.terms]
-        sides = [key for side in ("of", "than") for key in claim.terms.get(side, {})]
-        yield from ((f"claims: {claim.id}", each) for each in (*_of(claim), *claim.each, *terms, *sides))
+def _named(artefact: Artefact, laid: Collection[str]) -> Iterator[tuple[str, str]]:
+    """Every name, and where it stands; of what needs no other sweeps than these."""
+    every: list[tuple[str, Selection]] = [(f"figures.{k}", figure) for k, figure in artefact.figures.items()]
+    every += [("table", artefact.table)] if artefact.table else []
+    every += [(f"printed: {each.id}", each) for each in artefact.printed]
+    every += [(f"claims: {each.id}", each) for each in artefact.claims]
+    for where, selection in every:
+        if set(selection.sweeps) <= set(laid):
+            yield from ((where, name) for name in _of(selection))
 
 
 def _of(selection: Selection) -> Iterator[str]:
     yield from (*selection.where, *selection.best_over, *selection.spread)
-    y = selection.value if isinstance(selection, Table | Printed) else ""
-    y = selection.y if isinstance(selection, Figure | Claim) else y
+    y = ""
+    if isinstance(selection, Figure):
+        yield from selection.panels
+        y = selection.y
+    elif isinstance(selection, Table | Printed):
+        yield from (*selection.rows, *selection.columns)
+        y = selection.value
+    elif isinstance(selection, Claim):
+        terms = selection.terms
+        yield from (*selection.each, *(terms[key] for key in ("along", "with", "x") if key in terms))
+        yield from (key for side in ("of", "than") for key in terms.get(side, {}))
+        y = selection.y
     if y.startswith(BEST):
         yield y.removeprefix(BEST)
