@@ -15,7 +15,6 @@ from dpfl_bench.data.image_sets import SETS, ZIP, ImageSet, find
 from dpfl_bench.data.records import DataError, Records
 from dpfl_bench.data.source import FETCH, MISMATCH, MISSING, OK, UNVERIFIED, Dataset, Presence, Source
 from dpfl_bench.data.torchvision_import import import_torchvision
-from dpfl_bench.rng import generator
 
 if TYPE_CHECKING:
     import numpy as np
@@ -27,8 +26,8 @@ def load(
     root: str | None,
     download: bool,
     verify: bool,
-    keep: Annotated[int | None, COUNT] = None,
-    seed: int = 0,
+    keep: Annotated[int | None, COUNT],
+    seed: int,
 ) -> Records:
     """Images as uint8 (n, channels, height, width), upright. name: one of SETS (any case, with or
     without underscores).
@@ -74,6 +73,8 @@ def load(
 def _drawn(images: int, keep: int, seed: int) -> np.ndarray:
     """Places of `keep` images, in their order."""
     import numpy as np
+
+    from dpfl_bench.rng import generator
 
     if not 1 <= keep <= images:
         raise DataError(f"dataset.keep={keep}: expected 1 to {images}, the training images that are there")

@@ -5,6 +5,7 @@
 | artefact.py | a YAML file as typed data |
 | shape.py | what its keys may hold |
 | sweeps.py | the jobs of an artefact, at a scale and in a reading |
+| fields.py | whether runs have the fields that it names |
 | gather.py | what is finished of them, and what is lacking |
 | printed.py | printed numbers next to ours |
 | budgets.py | nominal eps, and the eps that holds |

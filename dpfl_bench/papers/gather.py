@@ -12,7 +12,7 @@ from dpfl_bench.config.compose import Composed, Composer
 from dpfl_bench.config.settings import Settings
 from dpfl_bench.config.validate import settings
 from dpfl_bench.config.words import word
-from dpfl_bench.papers import sweeps
+from dpfl_bench.papers import fields, sweeps
 from dpfl_bench.papers.artefact import Artefact
 from dpfl_bench.papers.sweeps import Job, Sweep
 from dpfl_bench.results.folder import RunFolder
@@ -81,6 +81,8 @@ class Evidence:
         for each in self.at_depth(depth):
             self._plan(each)
         if depth == 0:
+            laid = {name: each.sweep for name, each in self.sweeps.items()}
+            fields.check(self.artefact, laid, self.where.composer)
             for each in self.sweeps.values():
                 if each.sweep.at_best is not None and not each.sweep.absent:
                     self._check_later(each)

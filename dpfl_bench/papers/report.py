@@ -142,7 +142,7 @@ def _state(name: str, state: State, folder: Path, pictures: Pictures) -> str:
         parts.append(
             table(f"{here}-table", "Our table", head, [[text(c) for c in row] for row in cells], False)
         )
-    parts.append(_origin(record))
+    parts.append(_origin(record, folder))
     return "\n".join(parts)
 
 
@@ -219,11 +219,12 @@ def _csv(file: Path) -> tuple[list[str], list[list[str]]]:
         return [], []
 
 
-def _origin(record: Mapping[str, Any]) -> str:
+def _origin(record: Mapping[str, Any], folder: Path) -> str:
     """What it takes to have the same again."""
-    commits, versions = _environment(record["runs"])
+    commits, versions = _environment(record["runs"], folder)
     origin = {f"hash of {part}": _hashes(values) for part, values in record["origin"].items()}
-    known = facts({"commit": lines(commits), "versions": lines(versions), **origin})
+    told = {"commit": lines(commits), "versions": lines(versions), **origin}
+    known = facts({key: value for key, value in told.items() if value})
     commands = "".join(f"<pre>{escape(line)}</pre>" for line in record["commands"])
     choices = "".join(f"<li>{escape(line)}</li>" for line in record["open"])
     said = f'<h4>What the paper leaves open</h4><ul class="plain">{choices}</ul>' if choices else ""
@@ -236,13 +237,14 @@ def _hashes(values: Sequence[str], most: int = 12) -> str:
     )
 
 
-def _environment(runs: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Commits and versions, as the runs' env.json tell."""
+def _environment(runs: Sequence[str], folder: Path) -> tuple[list[str], list[str]]:
+    """Commits and versions, as the runs' env.json tell. Their folder may have been moved."""
     commits: dict[str, None] = {}
     versions: dict[str, None] = {}
     for run in runs[:RUNS_LOOKED_AT]:
         try:
-            told = json.loads((Path(run) / "env.json").read_text())
+            moved = folder / "runs" / Path(run).name
+            told = json.loads(((moved if moved.is_dir() else Path(run)) / "env.json").read_text())
             changed = " with changes" if told.get("dirty") else ""
             commits[f"{told.get('commit') or 'unknown'}{changed}"] = None
             packages = [f"{name} {version}" for name, version in told["versions"].items()]

@@ -63,6 +63,36 @@ def test_a_sweep_that_cannot_run(
     refused(reproduce(*flags), "fig9.yaml", f"sweeps.{sweep}", said)
 
 
+@pytest.mark.parametrize(
+    ("part", "key", "value", "said"),
+    [
+        ("figures/curve", "where", {"local_step": 1}, "figures.curve: local_step"),
+        ("figures/curve", "line", ["algoo"], "figures.curve: algoo"),
+        ("figures/curve", "best_over", ["lrr"], "figures.curve: lrr"),
+        (
+            "figures/tuned",
+            "spread",
+            ["clip"],
+            "no run has that field; expected privacy.clip",
+        ),
+        ("table", "rows", ["algoo"], "table: algoo"),
+        ("printed/1", "columns", ["local_step"], "printed: loss: local_step"),
+        ("claims/0", "each", ["algoo"], "claims: falls: algoo"),
+        ("claims/0", "along", "round_", "claims: falls: round_"),
+        ("claims/0", "where", {"privacy.clpi": 1}, "claims: falls: privacy.clpi"),
+    ],
+)
+def test_fields_that_no_run_has(part: str, key: str, value: Any, said: str) -> None:
+    """Else a claim would be open for ever, or all its groups would be one."""
+    record = content()
+    node: Any = record
+    for step in part.split("/"):
+        node = node[int(step)] if step.isdigit() else node[step]
+    node[key] = value
+    write(record)
+    refused(reproduce(), "fig9.yaml", said)
+
+
 def test_a_stage_of_itself() -> None:
     record = content()
     for of in ("second", "third", "nothing"):

@@ -133,7 +133,7 @@ def scattered(x: np.ndarray) -> np.ndarray:
 @pytest.mark.usefixtures("_kymatio")
 def test_scatternet_of_real_digits() -> None:
     root = real_data("MNIST/raw/train-images-idx3-ubyte", "MNIST/raw/t10k-images-idx3-ubyte")
-    raw = vision.load(name="mnist", root=str(root), download=False, verify=True)
+    raw = vision.load(name="mnist", root=str(root), download=False, verify=True, keep=None, seed=0)
     x = raw.train_x[:20]
     found = scattered(x)
     assert (found.shape, found.dtype) == ((20, 81, 7, 7), np.float32)

@@ -87,10 +87,10 @@ def test_images_missing(tmp_path: Path) -> None:
     with pytest.raises(
         DataError, match=r"MNIST/raw lacks train-images-idx3-ubyte, .*dataset.download=true"
     ) as caught:
-        vision.load(name="mnist", root=str(tmp_path), download=False, verify=True)
+        vision.load(name="mnist", root=str(tmp_path), download=False, verify=True, keep=None, seed=0)
     assert "\n" not in str(caught.value)
     with pytest.raises(ValueError, match="name=cifar: expected one of MNIST, FashionMNIST"):
-        vision.load(name="cifar", root=str(tmp_path), download=False, verify=True)
+        vision.load(name="cifar", root=str(tmp_path), download=False, verify=True, keep=None, seed=0)
 
 
 def test_corrupt_images_are_named(tmp_path: Path) -> None:
@@ -101,7 +101,7 @@ def test_corrupt_images_are_named(tmp_path: Path) -> None:
     with (tmp_path / "MNIST/raw/train-images-idx3-ubyte").open("r+b") as images:
         images.truncate(1000)
     with pytest.raises(DataError, match=r"cannot read .*MNIST/raw .*: delete the folder") as caught:
-        vision.load(name="mnist", root=str(tmp_path), download=False, verify=True)
+        vision.load(name="mnist", root=str(tmp_path), download=False, verify=True, keep=None, seed=0)
     assert "\n" not in str(caught.value)
 
 

@@ -19,7 +19,7 @@ from dpfl_bench.data.torchvision_import import import_torchvision
 
 
 def load(name: str, root: Path, *, download: bool = False, verify: bool = True) -> Records:
-    return vision.load(name=name, root=str(root), download=download, verify=verify)
+    return vision.load(name=name, root=str(root), download=download, verify=verify, keep=None, seed=0)
 
 
 def md5(file: Path) -> str:

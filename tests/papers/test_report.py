@@ -208,6 +208,10 @@ def test_commits_and_versions_are_those_of_the_runs() -> None:
     text = Page(written()).text
     assert text.count("abc123 with changes") == 1
     assert "dpfl-bench 0.1.0, Python 3.11, torch 2.9" in text
+    Path("out/papers/runs").mkdir()
+    for name in ("r1", "r2"):
+        Path(name).rename(f"out/papers/runs/{name}")
+    assert "abc123 with changes" in Page(written()).text, "outputs may be moved"
 
 
 def test_the_same_folders_are_the_same_bytes() -> None:
