@@ -26,8 +26,8 @@ def load(
     root: str | None,
     download: bool,
     verify: bool,
-    keep: Annotated[int | None, COUNT],
-    seed: int,
+    keep: Annotated[int | None, COUNT] = None,
+    seed: int = 0,
 ) -> Records:
     """Images as uint8 (n, channels, height, width), upright. name: one of SETS (any case, with or
     without underscores).
@@ -37,6 +37,7 @@ def load(
     training or only the test files are there. The latter's images are then training records.
 
     keep: how many of the training images there are to be, drawn at random by `seed`; None: all.
+    Both have defaults for users' own files, which may be older than these keys.
     """
     from dpfl_bench.data import image_download, image_files  # with numpy, which a dry run does without
 
