@@ -148,8 +148,10 @@ class Evidence:
         known: dict[str, str] = {}
         for point, run in planned.items():
             node = run.dataset
-            line = known.setdefault(json.dumps(node, sort_keys=True, default=str), absent(node))
-            if line:
+            key = json.dumps(node, sort_keys=True, default=str)
+            if key not in known:
+                known[key] = absent(node)
+            if line := known[key]:
                 each.lacks = line
             else:
                 each.points[point] = run
