@@ -10,7 +10,7 @@ from dpfl_bench.papers.artefact import Artefact
 from dpfl_bench.results.select.sources import Run, Source
 
 Ends = tuple[float, float]  # the least and the largest of the runs
-FEW = 3  # pairs of nominal and valid eps that a foot has room for
+FEW = 5  # pairs of nominal and valid eps that a foot has room for
 
 
 def budgets(sources: Iterable[Source], artefact: Artefact) -> dict[float, Ends]:

@@ -169,14 +169,13 @@ class Evidence:
     def _fact(self, each: Gathered, job: Job) -> Facts | None:
         """None, and why, where the data are not here."""
         composed = self.where.composer.job(job)
-        if each.sweep.does == "data" or composed.config["theory"]["measured"]:
-            from dpfl_bench.data.overview import absent
+        if each.sweep.does != "data" and not composed.config["theory"]["measured"]:
+            return _facts(each.sweep, composed)  # without data
+        from dpfl_bench.data.overview import absent
 
-            if line := absent(settings(composed, used=("dataset",)).dataset):
-                each.lacks = line
-                return None
-        if each.sweep.does != "data":
-            return _facts(each.sweep, composed)
+        if line := absent(settings(composed, used=("dataset",)).dataset):
+            each.lacks = line
+            return None
         try:
             return _facts(each.sweep, composed)
         except ValueError as error:  # not all is here, or it cannot be dealt like that

@@ -43,11 +43,11 @@ def write(evidence: Evidence, command: str, width: str) -> dict[str, Any]:
     files = RunFolder(target)
     files.write("data.csv", data)
     _write_table(evidence, rows, record, files)
-    note = _note(record, evidence)
     for name, drawn in marks.items():
         if drawn:
             title = f"{artefact.paper}, {artefact.place}. {artefact.title}"
             chosen = artefact.figures[name]
+            note = _note(record, evidence, [source for each in drawn for source in each.cell.sources])
             figures.picture(chosen, drawn, artefact.names, target / name, title, note, width)
     files.write(FILE, record)
     for file in [*latest.iterdir()]:
@@ -135,16 +135,16 @@ def _rows(evidence: Evidence, marks: Any, record: dict[str, Any]) -> tables.Rows
 
 def _write_table(evidence: Evidence, rows: tables.Rows, record: dict[str, Any], files: RunFolder) -> None:
     artefact = evidence.artefact
-    note = _note(record, evidence)
+    note = _note(record, evidence, evidence.sources([]))
     files.write("table.csv", rows.csv())
     files.write("table.md", f"{rows.markdown()}\n{plain(note)}\n")
     files.write("table.tex", rows.latex(f"{artefact.title}. {note}"))
 
 
-def _note(record: dict[str, Any], evidence: Evidence) -> str:
+def _note(record: dict[str, Any], evidence: Evidence, sources: Sequence[Source]) -> str:
     """What stands under figure and table."""
     reading = {"paper": "the paper's own accounting", "exact": "valid accounting"}[record["reading"]]
-    lines = [f"{budgets.note(evidence.sources([]), evidence.artefact)} ({reading})"]
+    lines = [f"{budgets.note(sources, evidence.artefact)} ({reading})"]
     if record["reduced"]:
         lines.append(f"reduced: {record['reduced']}")
     if record["lacks"]:
