@@ -6,11 +6,11 @@ import dataclasses
 from pathlib import Path
 
 import pytest
+from dpfl_bench.papers.gather import Evidence, Where
+from dpfl_bench.papers.printed import DIFFERS, EXACT, Match, matches
 
 from dpfl_bench.config import compose
 from dpfl_bench.papers import artefact, gather
-from dpfl_bench.papers.gather import Evidence, Where
-from dpfl_bench.papers.printed import DIFFERS, EXACT, Match, matches
 
 
 @pytest.fixture(autouse=True)

@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from dpfl_bench.papers.printed import Match, matches
+from dpfl_bench.papers.shape import word
 from helpers.artefacts import artefact
 from helpers.sources import facts, grid, lost, run
 
 from dpfl_bench.papers import tables
 from dpfl_bench.papers.artefact import Printed
-from dpfl_bench.papers.printed import Match, matches
-from dpfl_bench.papers.shape import word
 from dpfl_bench.results.select.intervals import of_prediction
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from dpfl_bench.papers.printed import matches
 from helpers.sources import facts, grid
 
 from dpfl_bench.papers import figures
 from dpfl_bench.papers.artefact import Figure, Printed
-from dpfl_bench.papers.printed import matches
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,8 @@ from itertools import product
 from typing import Any
 
 import pytest
+from dpfl_bench.papers.shape import READINGS, SCALES
+from dpfl_bench.papers.sweeps import Sweep
 from helpers.artefacts import artefact
 from helpers.sources import run
 
@@ -14,8 +16,6 @@ from dpfl_bench.checks.errors import ConfigError
 from dpfl_bench.config.compose import composer
 from dpfl_bench.papers import sweeps
 from dpfl_bench.papers.artefact import Artefact
-from dpfl_bench.papers.shape import READINGS, SCALES
-from dpfl_bench.papers.sweeps import Sweep
 
 
 def made(**nodes: Any) -> Artefact:
