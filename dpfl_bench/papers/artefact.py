@@ -22,6 +22,12 @@ class Printed(printed.Printed):
     scales: list[Scale] = field(default_factory=lambda: ["full"])
     readings: list[Reading] = field(default_factory=lambda: ["paper"])
 
+    def elsewhere(self, scale: Scale, reading: Reading, reduced: str) -> str:
+        """Why runs are at another setting than what is printed, if they are."""
+        if scale not in self.scales:
+            return reduced or f"scale={scale}"
+        return "" if reading in self.readings else f"reading={reading}"
+
 
 @dataclass(frozen=True)
 class Claim(claim.Claim):

@@ -32,7 +32,10 @@ def write(evidence: Evidence, command: str, width: str) -> dict[str, Any]:
         name: figure.drawn(each, evidence.sources(each.sweeps), names)
         for name, each in artefact.figures.items()
     }
-    blocks = [(b, matches(b, evidence.sources(b.sweeps), _elsewhere(b, evidence))) for b in artefact.printed]
+    blocks = []
+    for block in artefact.printed:
+        elsewhere = block.elsewhere(evidence.scale, evidence.reading, evidence.reduced)
+        blocks.append((block, matches(block, evidence.sources(block.sweeps), elsewhere)))
     record = _record(evidence, command, blocks)
     if artefact.table is None:
         rows = table.of_figures(artefact.figures, marks, nominal)
@@ -62,13 +65,6 @@ def write(evidence: Evidence, command: str, width: str) -> dict[str, Any]:
     for file in target.iterdir():
         shutil.copy2(file, evidence.folder / file.name)
     return record
-
-
-def _elsewhere(printed: Printed, evidence: Evidence) -> str:
-    """Why ours are at another setting than what is printed, if they are."""
-    if evidence.scale not in printed.scales:
-        return evidence.reduced or f"scale={evidence.scale}"
-    return "" if evidence.reading in printed.readings else f"reading={evidence.reading}"
 
 
 def _record(evidence: Evidence, command: str, blocks: Blocks) -> dict[str, Any]:
