@@ -3,7 +3,7 @@
 | file | what it is |
 |---|---|
 | compose.py, template.py, hydra_loader.py | Hydra's part: overrides in, composed configs out |
-| records.py | a mapping of a YAML file as a dataclass |
+| yaml_file.py, records.py | a user's YAML file as plain data; as a dataclass |
 | words.py | keys and values as words of the command line |
 | settings.py | the typed settings of a run |
 | validate.py, typed.py, rounds.py | from a composed config to them |

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ def entries(config_dir: str | None = None) -> list[dict[str, str | None]]:
     """name, group, line, module of every choice; a user's folder adds to (and hides) the shipped
     ones.
     """
-    options = {(group, file.stem): file for group in TITLES for file in _files(group, config_dir)}
+    options = {(group, file.stem): file for group in TITLES for file in named(group, config_dir)}
     return [_entry(group, file) for (group, _), file in options.items()]
 
 
@@ -31,7 +31,7 @@ def launchers(config_dir: str | None = None) -> dict[str, str | None]:
     """The class that each YAML file in hydra/launcher/ names; None where it takes another
     file's.
     """
-    return {file.stem: _target(_lines(file)) for file in _files("hydra/launcher", config_dir)}
+    return {file.stem: _target(_lines(file)) for file in named("hydra/launcher", config_dir)}
 
 
 def text(entries: list[dict[str, Any]]) -> str:
@@ -44,17 +44,21 @@ def text(entries: list[dict[str, Any]]) -> str:
     return "\n".join(parts)
 
 
-def _files(group: str, config_dir: str | None) -> Iterator[Path]:
-    """Ours first, so that a user's file of one name comes later."""
+def named(group: str, config_dir: str | None) -> Iterator[Path]:
+    """The YAML files of a folder. Ours first, so that a user's file of one name comes later."""
     for folder in (Path(str(files("dpfl_bench.conf"))), *([Path(config_dir)] if config_dir else [])):
-        yield from sorted((folder / group).glob("[!_]*.yaml"))
+        yield from sorted(folder.glob(f"{group}/[!_]*.yaml"))
+
+
+def first_comment(lines: Iterable[str]) -> str:
+    """What `list` says of a file."""
+    comments = (line.lstrip("# ") for line in lines if line.startswith("#") and "@package" not in line)
+    return next(comments, "")
 
 
 def _entry(group: str, file: Path) -> dict[str, str | None]:
     lines = _lines(file)
-    comments = [line.lstrip("# ") for line in lines if line.startswith("#") and "@package" not in line]
-    line = comments[0] if comments else ""
-    return {"name": file.stem, "group": group, "line": line, "module": _target(lines)}
+    return {"name": file.stem, "group": group, "line": first_comment(lines), "module": _target(lines)}
 
 
 def _target(lines: list[str]) -> str | None:

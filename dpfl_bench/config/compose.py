@@ -4,7 +4,7 @@ functions do.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -25,10 +25,23 @@ class Composed:
     reference: dict[str, Any]  # the same group choices and nothing else: which keys exist, and of which type
     overrides: tuple[str, ...]
 
+    @property
+    def by_name(self) -> dict[str, Any]:
+        """Every single value by its dotted name."""
+        return dict(_named(self.config))
+
     def yaml(self) -> str:
         from omegaconf import OmegaConf
 
         return OmegaConf.to_yaml(OmegaConf.create(self.config))
+
+
+def _named(node: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
+    for key, value in node.items():
+        if isinstance(value, Mapping):
+            yield from _named(value, f"{above}{key}.")
+        else:
+            yield f"{above}{key}", value
 
 
 def composed(

@@ -16,7 +16,9 @@ from dpfl_bench.config.typed import checked
 
 
 def record(path: str, node: Any, kind: Any) -> Any:
-    """`node` as the dataclass `kind`, dataclasses within it too. ConfigError names the key."""
+    """`node` as the dataclass `kind`, what is inside of lists and mappings too. ConfigError names
+    the key.
+    """
     if not isinstance(node, Mapping):
         raise ConfigError(f"{path.removesuffix('.') or 'file'}: expected keys and values")
     known = {str(f.metadata.get("key", f.name)): f for f in fields(kind) if not f.metadata.get("rest")}
@@ -35,18 +37,19 @@ def record(path: str, node: Any, kind: Any) -> Any:
 def _value(path: str, value: Any, hint: Any) -> Any:
     origin: Any = get_origin(hint)
     inner: tuple[Any, ...] = get_args(hint)
-    if origin in (types.UnionType, Union) and any(map(is_dataclass, inner)):
-        return None if value is None else _value(path, value, next(filter(is_dataclass, inner)))
+    if origin in (types.UnionType, Union) and type(None) in inner:
+        return None if value is None else _value(path, value, next(k for k in inner if k is not type(None)))
     if is_dataclass(hint):
         return record(f"{path}.", value, hint)
-    if origin is list and is_dataclass(inner[0]):
-        given = checked(path, value, list)
-        return [record(f"{path}[{number}].", each, inner[0]) for number, each in enumerate(given)]
-    if origin is dict and is_dataclass(inner[1]):
+    if origin is list:  # one word is a list of one
+        given = checked(path, [value] if isinstance(value, str) else value, list)
+        return [_value(f"{path}[{number}]", each, inner[0]) for number, each in enumerate(given)]
+    if origin is dict:
         given = checked(path, value, dict)
-        return {str(name): record(f"{path}.{name}.", each, inner[1]) for name, each in given.items()}
-    if origin is list and isinstance(value, str):
-        return [value]
+        return {
+            checked(f"{path}: key", key, inner[0]): _value(f"{path}.{key}", each, inner[1])
+            for key, each in given.items()
+        }
     return checked(path, value, hint)
 
 

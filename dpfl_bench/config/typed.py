@@ -68,4 +68,5 @@ _WORDS = {
     float: "a number",
     str: "a word",
     list: "a list like [1,2]",
+    dict: "keys and values",
 }

@@ -51,6 +51,23 @@ def summary(
     }
 
 
+def spread(records: Records, parts: list[np.ndarray], tests: list[int] | None) -> dict[str, Any]:
+    """Means over the clients; deviations divide by n - 1. Where all share one test set, its share
+    for each, without a deviation.
+    """
+    train, own = np.array([len(part) for part in parts], float), np.array(tests or [], float)
+    common = len(records.test_y) / len(parts)
+    return {
+        "clients": len(parts),
+        "train_mean": float(train.mean()),
+        "train_std": float(train.std(ddof=1)) if len(parts) > 1 else 0.0,
+        "test_mean": common if tests is None else float(own.mean()),
+        "test_std": None if tests is None else float(own.std(ddof=1)) if len(parts) > 1 else 0.0,
+        "classes": records.classes,
+        "subset": records.subset or "whole",
+    }
+
+
 def targets(to: str | None, outputs: str, stem: str) -> tuple[Path, Path]:
     """The picture and the table beside it, refused before any data loads where they could not be
     written.

@@ -3,15 +3,11 @@
 | file | what it is |
 |---|---|
 | artefact.py | a YAML file as typed data |
-| shape.py | what its keys may hold |
-| sweeps.py | the jobs of an artefact, at a scale and in a reading |
+| overlays.py | its sweeps at a scale and in a reading |
 | fields.py | whether runs have the fields that it names |
-| gather.py | what is finished of them, and what is lacking |
-| printed.py | printed numbers next to ours |
-| budgets.py | nominal eps, and the eps that holds |
-| figures.py, tables.py | what is drawn and written |
+| evidence.py | its sweeps and what there is of them |
 | verdict.py | verdict.json, and the files beside it |
 | overview.py | `list papers`: what there is, and what came of it |
-| report.py, page.py, inline_svg.py | report.html: everything in one file |
+| report.py | report.html: everything in one file |
 | reproduce.py | the whole |
 """

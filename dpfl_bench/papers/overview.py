@@ -50,14 +50,18 @@ def states(outputs: str, artefact: str) -> dict[str, dict[str, Any]]:
     return records
 
 
+def words_of(record: Mapping[str, Any]) -> dict[str, Counter[str]]:
+    """How many claims have each verdict, and how many printed numbers each match."""
+    return {
+        "claims": Counter(str(claim["verdict"]) for claim in record["claims"]),
+        "printed": Counter(str(each["match"]) for each in record["printed"]),
+    }
+
+
 def counts(record: Mapping[str, Any]) -> str:
-    """The verdicts in one line."""
-    verdicts = Counter(claim["verdict"] for claim in record["claims"])
-    matches = Counter(each["match"] for each in record["printed"])
-    named = (("claims", verdicts), ("printed", matches))
-    parts = [
-        f"{name}: {', '.join(f'{count} {word}' for word, count in each.items())}"
-        for name, each in named
-        if each
-    ]
-    return "; ".join(parts) or "drawn; nothing to check"
+    """The same in one line."""
+    told = {
+        part: ", ".join(f"{n} {word}" for word, n in words.items())
+        for part, words in words_of(record).items()
+    }
+    return "; ".join(f"{part}: {said}" for part, said in told.items() if said) or "drawn; nothing to check"

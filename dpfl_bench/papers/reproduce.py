@@ -7,24 +7,26 @@ from __future__ import annotations
 import shlex
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
-from dpfl_bench.checks.errors import ConfigError
+from dpfl_bench.checks.errors import ConfigError, located
 from dpfl_bench.config import compose
 from dpfl_bench.config.compose import Expanded
 from dpfl_bench.machine.say import say
-from dpfl_bench.papers import gather, overview, report, verdict
-from dpfl_bench.papers.artefact import Artefact, chosen
-from dpfl_bench.papers.gather import Evidence, Where
-from dpfl_bench.papers.shape import READINGS, SCALES
+from dpfl_bench.papers import overview, report, verdict
+from dpfl_bench.papers.artefact import chosen
+from dpfl_bench.papers.evidence import Evidence
+from dpfl_bench.papers.overlays import READINGS, SCALES, Reading, Scale
 from dpfl_bench.results.figures.style import WIDTHS
 from dpfl_bench.results.folder import RunFolder
 from dpfl_bench.sweep import whole_sweep
 from dpfl_bench.sweep.dry_run import estimated
+from dpfl_bench.sweep.gathered import CONFIG, Place
 from dpfl_bench.sweep.whole_sweep import Ways
 
-BOTH = "both"  # readings
+STOPPED = (2, 130, 140, 143)  # refused, or interrupted
 
 
 @dataclass(frozen=True)
@@ -32,8 +34,8 @@ class Asked:
     """The words of the command."""
 
     which: str
-    scale: str = "smoke"
-    reading: str = READINGS[0]
+    scale: Scale = "smoke"
+    reading: Reading | Literal["both"] = "paper"
     outputs: str = "outputs"
     width: str = "double"
     launcher: Sequence[str] = ()  # overrides of Hydra's own keys
@@ -43,117 +45,86 @@ class Asked:
     def __post_init__(self) -> None:
         for key, value, allowed in (
             ("scale", self.scale, SCALES),
-            ("reading", self.reading, (*READINGS, BOTH)),
+            ("reading", self.reading, (*READINGS, "both")),
             ("figure.width", self.width, tuple(WIDTHS)),
         ):
             if value not in allowed:
                 raise ConfigError(f"{key}={value}: expected {' or '.join(allowed)}")
 
-    @property
-    def readings(self) -> Sequence[str]:
-        return READINGS if self.reading == BOTH else (self.reading,)
-
-
-@dataclass
-class Whole:
-    """Everything that one command reproduces."""
-
-    asked: Asked
-    ways: Ways
-    evidences: list[Evidence] = field(default_factory=list)
-    code: int = 0
-
-    def begin(self) -> None:
-        artefacts = chosen(self.asked.which, self.asked.config_dir)
+    def evidences(self) -> list[Evidence]:
+        """Everything that the command reproduces."""
+        artefacts = chosen(self.which, self.config_dir)
         compose.composer.cache_clear()  # files may have changed since the last one of this process
-        self.composer = compose.composer(self.asked.config_dir, gather.CONFIG)
-        for reading in self.asked.readings:
-            where = Where(
-                self.asked.scale,
-                reading,
-                f"{self.asked.outputs}/papers",
-                self.asked.config_dir,
-                self.composer,
-            )
-            self.evidences += [gather.gathered(artefact, where) for artefact in artefacts]
+        composer = compose.composer(self.config_dir, CONFIG)
+        place = Place(f"{self.outputs}/papers", self.config_dir, composer)
+        readings: Sequence[Reading] = READINGS if self.reading == "both" else (self.reading,)
+        return [Evidence(each, self.scale, reading, place) for reading in readings for each in artefacts]
 
-    @property
-    def depths(self) -> range:
-        return range(1 + max(evidence.depth for evidence in self.evidences))
-
-    def run(self, depth: int) -> None:
-        """The runs of one stage, of all artefacts together: each run once."""
-        for evidence in self.evidences:
-            evidence.plan_jobs(depth)
-        jobs = {
-            point.run_id: point.overrides
-            for evidence in self.evidences
-            for each in evidence.at_depth(depth)
-            for point in each.points
-        }
-        if jobs and not self.asked.plot_only:
-            launcher = self.composer.sweep(list(self.asked.launcher)).launcher
-            expanded = Expanded(list(jobs.values()), launcher)
-            code = whole_sweep.run_jobs(expanded, self.asked.config_dir, gather.CONFIG, self.ways)
-            self.code = max(self.code, code)
-        for evidence in self.evidences:
-            evidence.read(depth)
-
-    @property
-    def unfinished(self) -> bool:
-        """A run that diverged is finished."""
-        return any(each.unfinished for evidence in self.evidences for each in evidence.sweeps.values())
-
-    def write(self) -> None:
-        """An artefact whose file asks for what the runs do not have does not stop the others."""
-        for evidence in self.evidences:
-            command = _command(evidence.artefact, evidence.where)
-            try:
-                record = verdict.write(evidence, command, self.asked.width)
-            except ConfigError as error:
-                say(f"{evidence.artefact.file}: {error}")
-                self.code = 2
-                continue
-            where = f"scale={record['scale']} reading={record['reading']}"
-            say(f"{record['artefact']} {where}: {overview.counts(record)}")
-            sys.stdout.write(f"{verdict.folder(evidence.where.outputs, evidence.artefact)}\n")
-        papers = Path(self.asked.outputs) / "papers"
-        papers.mkdir(parents=True, exist_ok=True)
-        say(f"everything in one file: {report.write(papers, self.asked.config_dir)}")
+    def command(self, evidence: Evidence) -> str:
+        """What a user types for one artefact."""
+        words = [evidence.artefact.id, f"scale={self.scale}", f"reading={evidence.reading}"]
+        words += [f"outputs={self.outputs}"] if self.outputs != "outputs" else []
+        return shlex.join(
+            ["dpfl-bench", "reproduce", *words, *(["-cd", self.config_dir] if self.config_dir else [])]
+        )
 
 
 def reproduce(asked: Asked, ways: Ways) -> int:
     """0 if every run that can be made here is done; whatever the verdicts are."""
-    whole = Whole(asked, ways)
-    whole.begin()
+    evidences = asked.evidences()
     if ways.dry:
-        return _describe(whole)
-    for depth in whole.depths:
-        whole.run(depth)
-        if whole.code in (2, 130, 140, 143):  # refused, or interrupted
-            return whole.code
-    whole.write()
-    return whole.code if whole.code == 2 else int(whole.unfinished)
+        sys.stdout.writelines(_described(each) for each in evidences)
+        return 0
+    for depth in range(1 + max(each.depth for each in evidences)):
+        if (code := _run(evidences, depth, asked, ways)) in STOPPED:
+            return code
+    unfinished = any(sweep.unfinished for each in evidences for sweep in each.sweeps.values())
+    return _write(evidences, asked) or int(unfinished)  # a run that diverged is finished
 
 
-def _command(artefact: Artefact, where: Where) -> str:
-    words = ["dpfl-bench", "reproduce", artefact.id, f"scale={where.scale}", f"reading={where.reading}"]
-    outputs = where.outputs.removesuffix("/papers")
-    words += [f"outputs={outputs}"] if outputs != "outputs" else []
-    return shlex.join([*words, *(["-cd", where.config_dir] if where.config_dir else [])])
+def _run(evidences: Sequence[Evidence], depth: int, asked: Asked, ways: Ways) -> int:
+    """The runs of one stage, of all artefacts together: each run once."""
+    code = 0
+    for each in evidences:
+        each.plan(depth)
+    sweeps = [sweep for each in evidences for sweep in each.at_depth(depth)]
+    jobs = {point.run_id: point.overrides for sweep in sweeps for point in sweep.points}
+    if jobs and not asked.plot_only:
+        launcher = evidences[0].place.composer.sweep(list(asked.launcher)).launcher
+        expanded = Expanded(list(jobs.values()), launcher)
+        code = whole_sweep.run_jobs(expanded, asked.config_dir, CONFIG, ways)
+    for each in evidences:
+        each.read(depth)
+    return code
 
 
-def _describe(whole: Whole) -> int:
-    """A line for each artefact: its jobs, how many are done, and how long the rest may take."""
-    for evidence in whole.evidences:
-        evidence.plan_jobs(0)
-        runs = {point: run for each in evidence.at_depth(0) for point, run in each.points.items()}
-        rest = [run for point, run in runs.items() if not RunFolder(point.folder).state().finished]
-        later = [e.sweep.name for e in evidence.sweeps.values() if e.sweep.at_best is not None]
-        parts = [f"{len(runs)} jobs, {len(runs) - len(rest)} finished: {estimated(rest, 1)}"]
-        parts += [f"then {', '.join(later)} at the best of these"] if later else []
-        parts += [f"its file says {evidence.artefact.cost.get(evidence.where.scale, 'no cost')}"]
-        parts += list(dict.fromkeys(e.lacks for e in evidence.sweeps.values() if e.lacks))
-        words = f"scale={evidence.where.scale} reading={evidence.where.reading}"
-        sys.stdout.write(f"{evidence.artefact.id} {words}: {'; '.join(parts)}\n")
-    return 0
+def _write(evidences: Sequence[Evidence], asked: Asked) -> int:
+    """2 where a file asks for what the runs do not have, which does not stop other artefacts."""
+    code = 0
+    for each in evidences:
+        try:
+            with located(each.artefact.file):
+                record = verdict.write(each, asked.command(each), asked.width)
+        except ConfigError as error:
+            say(str(error))
+            code = 2
+            continue
+        say(f"{each.artefact.id} scale={each.scale} reading={each.reading}: {overview.counts(record)}")
+        sys.stdout.write(f"{each.folder}\n")
+    papers = Path(asked.outputs) / "papers"
+    papers.mkdir(parents=True, exist_ok=True)
+    say(f"everything in one file: {report.write(papers, asked.config_dir)}")
+    return code
+
+
+def _described(evidence: Evidence) -> str:
+    """A line: the jobs, how many are done, and how long the rest may take."""
+    evidence.plan(0)
+    runs = {point: run for each in evidence.at_depth(0) for point, run in each.points.items()}
+    rest = [run for point, run in runs.items() if not RunFolder(point.folder).state().finished]
+    later = [each.name for each in evidence.sweeps.values() if each.before]
+    parts = [f"{len(runs)} jobs, {len(runs) - len(rest)} finished: {estimated(rest, 1)}"]
+    parts += [f"then {', '.join(later)} at the best of these"] if later else []
+    parts += [f"its file says {evidence.artefact.cost.get(evidence.scale, 'no cost')}"]
+    parts += dict.fromkeys(each.lacks for each in evidence.sweeps.values() if each.lacks)
+    return f"{evidence.artefact.id} scale={evidence.scale} reading={evidence.reading}: {'; '.join(parts)}\n"

@@ -3,106 +3,107 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from dpfl_bench.papers import budgets, figures, printed, tables
-from dpfl_bench.papers.artefact import Artefact, Claim
-from dpfl_bench.papers.gather import Evidence
+from dpfl_bench.papers.artefact import Claim, Printed
+from dpfl_bench.papers.evidence import Evidence
 from dpfl_bench.papers.overview import FILE
-from dpfl_bench.papers.printed import Match
 from dpfl_bench.results.escape import plain
+from dpfl_bench.results.exhibits import figure, table
 from dpfl_bench.results.folder import RunFolder
+from dpfl_bench.results.select import budgets
 from dpfl_bench.results.select.sources import Run, Source
 from dpfl_bench.results.verdicts.claim import test
 from dpfl_bench.results.verdicts.group import UNDECIDED, Outcome
+from dpfl_bench.results.verdicts.printed import Match, matches
 
 UNTESTED = "cannot be tested at this scale"
-
-
-def folder(outputs: str, artefact: Artefact) -> Path:
-    return Path(outputs) / artefact.paper / artefact.name
+ACCOUNTING = {"paper": "the paper's own accounting", "exact": "valid accounting"}
+Blocks = Sequence[tuple[Printed, Sequence[Match]]]
 
 
 def write(evidence: Evidence, command: str, width: str) -> dict[str, Any]:
     """Figures, table, data and verdict into SCALE-READING/ of the artefact's folder, and a copy of
     the latest into the folder itself. Returns verdict.json's content.
     """
-    artefact, where = evidence.artefact, evidence.where
-    latest = folder(where.outputs, artefact)
-    target = latest / f"{where.scale}-{where.reading}"
+    artefact, names, nominal = evidence.artefact, evidence.artefact.names, evidence.artefact.nominal.eps
     marks = {
-        name: figures.drawn(figure, evidence.sources(figure.sweeps), artefact.names)
-        for name, figure in artefact.figures.items()
+        name: figure.drawn(each, evidence.sources(each.sweeps), names)
+        for name, each in artefact.figures.items()
     }
-    record = _record(evidence, command)
-    rows, data = _rows(evidence, marks, record), tables.data(marks, artefact).csv()
+    blocks = []
+    for block in artefact.printed:
+        elsewhere = block.elsewhere(evidence.scale, evidence.reading, evidence.reduced)
+        blocks.append((block, matches(block, evidence.sources(block.sweeps), elsewhere)))
+    record = _record(evidence, command, blocks)
+    if artefact.table is None:
+        rows = table.of_figures(artefact.figures, marks, nominal)
+    else:
+        chosen = evidence.sources(artefact.table.sweeps)
+        rows = table.pivot(artefact.table, chosen, names, blocks, nominal)
+    note = _note(record, evidence.sources(), nominal)
+    texts = {
+        "data.csv": table.of_marks(marks, nominal).csv(),
+        "table.csv": rows.csv(),
+        "table.md": f"{rows.markdown()}\n{plain(note)}\n",
+        "table.tex": rows.latex(f"{artefact.title}. {note}"),
+    }
+    target = evidence.folder / f"{evidence.scale}-{evidence.reading}"
     shutil.rmtree(target, ignore_errors=True)  # all of what may be refused is computed
-    target.mkdir(parents=True)
-    files = RunFolder(target)
-    files.write("data.csv", data)
-    _write_table(evidence, rows, record, files)
+    for name, text in texts.items():
+        RunFolder(target).write(name, text)
     for name, drawn in marks.items():
         if drawn:
             title = f"{artefact.paper}, {artefact.place}. {artefact.title}"
-            chosen = artefact.figures[name]
-            note = _note(record, evidence, [source for each in drawn for source in each.cell.sources])
-            figures.picture(chosen, drawn, artefact.names, target / name, title, note, width)
-    files.write(FILE, record)
-    for file in [*latest.iterdir()]:
+            note = _note(record, [source for each in drawn for source in each.cell.sources], nominal)
+            figure.picture(artefact.figures[name], drawn, names, target / name, title, note, width)
+    RunFolder(target).write(FILE, record)
+    for file in [*evidence.folder.iterdir()]:
         if file.is_file():
             file.unlink()
     for file in target.iterdir():
-        shutil.copy2(file, latest / file.name)
+        shutil.copy2(file, evidence.folder / file.name)
     return record
 
 
-def _record(evidence: Evidence, command: str) -> dict[str, Any]:
-    artefact, where = evidence.artefact, evidence.where
-    reduced = artefact.reduced.get(where.scale, "")
-    sources = evidence.sources([])
-    matches = [match for each in artefact.printed for match in _matches(each, evidence, reduced)]
+def _record(evidence: Evidence, command: str, blocks: Blocks) -> dict[str, Any]:
+    artefact, sweeps, sources = evidence.artefact, evidence.sweeps.values(), evidence.sources()
     runs = {source.path: source for source in sources if isinstance(source, Run)}  # shared ones once
     return {
         "artefact": artefact.id,
-        "scale": where.scale,
-        "reading": where.reading,
+        "scale": evidence.scale,
+        "reading": evidence.reading,
         "place": artefact.place,
         "title": artefact.title,
-        "claims": [_claim(claim, evidence, reduced) for claim in artefact.claims],
-        "printed": [match.json() for match in matches],
-        "eps": budgets.json(budgets.budgets(sources, artefact)),
-        "nominal_how": artefact.nominal.get("how", ""),
+        "claims": [_claim(claim, evidence) for claim in artefact.claims],
+        "printed": [match.json() for _, found in blocks for match in found],
+        "eps": budgets.json(budgets.budgets(sources, artefact.nominal.eps)),
+        "nominal_how": artefact.nominal.how,
         "not_accounted": budgets.leaks(sources),
-        "reduced": reduced,
-        "lacks": {each.sweep.name: each.lacks for each in evidence.sweeps.values() if each.lacks},
+        "reduced": evidence.reduced,
+        "lacks": {each.name: each.lacks for each in sweeps if each.lacks},
         "open": artefact.open,
-        "commands": [command, *(line for each in evidence.sweeps.values() for line in each.commands)],
+        "commands": [command, *(line for each in sweeps for line in each.commands)],
         "runs": [str(path) for path in runs],
         "seconds": round(sum(run.result["seconds"] for run in runs.values()), 1),
-        "origin": _origin(sources),
+        "origin": _origin([*runs.values()]),
     }
 
 
-def _matches(each: Any, evidence: Evidence, reduced: str) -> list[Match]:
-    where = evidence.where
-    return printed.matches(each, evidence.sources(each.sweeps), where.scale, where.reading, reduced)
-
-
-def _claim(claim: Claim, evidence: Evidence, reduced: str) -> dict[str, Any]:
-    outcome = _outcome(claim, evidence, reduced)
+def _claim(claim: Claim, evidence: Evidence) -> dict[str, Any]:
+    outcome = _outcome(claim, evidence)
     told = {"id": claim.id, "says": claim.says, "place": claim.place, "kind": claim.kind}
     return {**told, "verdict": outcome.verdict, "evidence": outcome.evidence, "reads": claim.reads}
 
 
-def _outcome(claim: Claim, evidence: Evidence, reduced: str) -> Outcome:
-    scale, chosen = evidence.where.scale, evidence.of(claim.sweeps)
+def _outcome(claim: Claim, evidence: Evidence) -> Outcome:
+    scale, chosen = evidence.scale, evidence.of(claim.sweeps)
     if scale in claim.untestable or scale not in claim.scales:
-        return Outcome(UNTESTED, claim.untestable.get(scale) or reduced or f"not meant for {scale}")
-    if evidence.where.reading not in claim.readings:
+        return Outcome(UNTESTED, claim.untestable.get(scale) or evidence.reduced or f"not meant for {scale}")
+    if evidence.reading not in claim.readings:
         return Outcome(UNTESTED, f"a claim of reading={', '.join(claim.readings)}")
-    sources = [source for each in chosen for source in each.sources]
+    sources = evidence.sources(claim.sweeps)
     lacks = "; ".join(dict.fromkeys(each.lacks for each in chosen if each.lacks))
     if unfinished := sum(each.unfinished for each in chosen):
         return Outcome(UNDECIDED, f"{unfinished} runs are not finished")
@@ -110,43 +111,22 @@ def _outcome(claim: Claim, evidence: Evidence, reduced: str) -> Outcome:
         return Outcome(UNDECIDED, lacks)
     if not sources and lacks:
         return Outcome(UNTESTED, lacks)
-    outcome = test(claim.claimed, sources)
+    outcome = test(claim, sources)
     return Outcome(outcome.verdict, f"{outcome.evidence}; left out: {lacks}") if lacks else outcome
 
 
-def _origin(sources: Sequence[Source]) -> dict[str, list[str]]:
+def _origin(runs: Sequence[Run]) -> dict[str, list[str]]:
     """Hashes of data and code, as the runs' result.json has them."""
     parts: dict[str, dict[str, None]] = {}
-    for source in sources:
-        if isinstance(source, Run):
-            for part, value in (source.result.get("origin") or {}).items():
-                parts.setdefault(part, {})[str(value)] = None
+    for run in runs:
+        for part, value in (run.result.get("origin") or {}).items():
+            parts.setdefault(part, {})[str(value)] = None
     return {part: list(values) for part, values in parts.items()}
 
 
-def _rows(evidence: Evidence, marks: Any, record: dict[str, Any]) -> tables.Rows:
-    """The table; beside ours what is printed."""
-    artefact, table = evidence.artefact, evidence.artefact.table
-    if table is None:
-        return tables.of_figures(marks, artefact)
-    matches = [m for each in artefact.printed for m in _matches(each, evidence, record["reduced"])]
-    return tables.pivot(table, evidence.sources(table.sweeps), artefact, matches)
-
-
-def _write_table(evidence: Evidence, rows: tables.Rows, record: dict[str, Any], files: RunFolder) -> None:
-    artefact = evidence.artefact
-    note = _note(record, evidence, evidence.sources([]))
-    files.write("table.csv", rows.csv())
-    files.write("table.md", f"{rows.markdown()}\n{plain(note)}\n")
-    files.write("table.tex", rows.latex(f"{artefact.title}. {note}"))
-
-
-def _note(record: dict[str, Any], evidence: Evidence, sources: Sequence[Source]) -> str:
+def _note(record: Mapping[str, Any], sources: Sequence[Source], nominal: float | None) -> str:
     """What stands under figure and table."""
-    reading = {"paper": "the paper's own accounting", "exact": "valid accounting"}[record["reading"]]
-    lines = [f"{budgets.note(sources, evidence.artefact)} ({reading})"]
-    if record["reduced"]:
-        lines.append(f"reduced: {record['reduced']}")
-    if record["lacks"]:
-        lines.append(f"not here: {'; '.join(dict.fromkeys(record['lacks'].values()))}")
-    return ". ".join(lines)
+    lines = [f"{budgets.note(sources, nominal)} ({ACCOUNTING[record['reading']]})"]
+    lines += [f"reduced: {record['reduced']}"] if record["reduced"] else []
+    lacks = "; ".join(dict.fromkeys(record["lacks"].values()))
+    return ". ".join([*lines, *([f"not here: {lacks}"] if lacks else [])])

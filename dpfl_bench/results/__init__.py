@@ -11,9 +11,11 @@
 | summary.py | a result in one line |
 | differences.py | where two run folders differ |
 | plots.py, trackers.py | pictures; TensorBoard and Weights & Biases |
-| escape.py, json_numbers.py | names and numbers on their way into other formats |
+| escape.py, json_numbers.py, text_table.py | names, numbers and tables in other formats |
 | select/ | numbers of runs, by setting |
 | verdicts/ | whether a statement about runs holds |
 | figures/ | figures for publication, of plain data |
+| exhibits/ | figures and tables of runs, as a YAML file describes them |
+| pages/ | HTML in one file |
 | collect/ | many runs in one table |
 """

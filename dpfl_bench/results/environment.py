@@ -8,6 +8,8 @@ import platform
 import shlex
 import subprocess
 import sys
+from collections.abc import Sequence
+from contextlib import suppress
 from functools import cache
 from importlib import import_module, metadata
 from pathlib import Path
@@ -16,7 +18,7 @@ from typing import Any
 import dpfl_bench
 from dpfl_bench.machine.device import numpy_multiplies
 from dpfl_bench.results.code_hashes import PACKAGE, is_installed
-from dpfl_bench.results.folder import RunFolder
+from dpfl_bench.results.folder import BROKEN, RunFolder
 from dpfl_bench.results.origin import Origin
 
 PACKAGES = (
@@ -41,6 +43,7 @@ DIFF = (
     "--src-prefix=a/",
     "--dst-prefix=b/",
 )  # whatever the user has set
+LOOKED_AT = 200  # runs, for versions and commits
 NOT_COUNTED = "/.hydra/"  # runs write theirs
 
 
@@ -75,6 +78,21 @@ def environment(device: str) -> dict[str, Any]:
         "command": shlex.join(sys.argv),
         "cwd": str(Path.cwd()),
     }
+
+
+def told_by(runs: Sequence[Path], moved: Path) -> tuple[list[str], list[str]]:
+    """Commits and versions, as the env.json of runs tell. moved: where their folders may be now."""
+    commits: dict[str, None] = {}
+    versions: dict[str, None] = {}
+    for run in runs[:LOOKED_AT]:
+        here = moved / run.name
+        with suppress(OSError, *BROKEN):
+            told: Any = RunFolder(here if here.is_dir() else run).read("env.json")
+            packages = [f"{name} {version}" for name, version in told["versions"].items()]
+            words = [f"dpfl-bench {told['dpfl_bench']}", f"Python {told['python']}", *packages]
+            commits[f"{told.get('commit') or 'unknown'}{' with changes' if told.get('dirty') else ''}"] = None
+            versions[", ".join(words)] = None
+    return list(commits), list(versions)
 
 
 @cache

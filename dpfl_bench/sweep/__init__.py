@@ -3,6 +3,8 @@
 | file | what it is |
 |---|---|
 | points.py | every combination of what is swept, validated |
+| recipe.py | a sweep as a YAML file describes it: its jobs and commands |
+| gathered.py | what is finished of it, and what is lacking |
 | stages.py | `key=best:FOLDER`: what was best in an earlier sweep |
 | whole_sweep.py | a sweep from its command to its last line |
 | one_run.py | the same for one run |

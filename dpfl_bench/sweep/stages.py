@@ -20,7 +20,6 @@ from dpfl_bench.results.folder import MEASURES
 
 # key=best:FOLDER or key=best:FOLDER:MEASURE; Hydra writes \: in a sweep's jobs
 WORD = re.compile(r"([\w.]+)=best\\?:([^:]+?)(?:\\?:(\w+))?")
-SEEDS = ("seed", "repeats", "dataset.seed", "partition.seed")  # runs that differ in these are repeats
 
 
 def with_best(composer: Composer, job: tuple[str, ...]) -> tuple[str, ...]:
@@ -29,7 +28,7 @@ def with_best(composer: Composer, job: tuple[str, ...]) -> tuple[str, ...]:
     if not asked:
         return job
     rest = [each for each in job if not WORD.fullmatch(each)]
-    settings = dict(_flat(composer.job(rest).config))
+    settings = composer.job(rest).by_name
     taken: dict[str, Any] = {}
     for place in dict.fromkeys(asked.values()):
         keys = [key for key, own in asked.items() if own == place]
@@ -39,7 +38,8 @@ def with_best(composer: Composer, job: tuple[str, ...]) -> tuple[str, ...]:
 
 def _best(folder: str, by: str, keys: Sequence[str], settings: Mapping[str, Any]) -> dict[str, Any]:
     """The keys' values at the best point among the folder's runs that are like the job."""
-    from dpfl_bench.results.select.cells import Question, cells
+    from dpfl_bench.results.select.cells import cells
+    from dpfl_bench.results.select.selection import Selection
 
     sources, differing = _runs(folder)
     where = {key: settings.get(key) for key in differing if key not in keys}
@@ -51,8 +51,7 @@ def _best(folder: str, by: str, keys: Sequence[str], settings: Mapping[str, Any]
             f"{said}: expected finished runs there with this job's {expected}, found none; say the same"
             f" values, or take these keys from {folder}, too"
         )
-    better = "most" if by.endswith("_metric") else "least"
-    (cell,) = cells(alike, Question(by, best_over=tuple(keys), better=better))  # type: ignore[arg-type]
+    (cell,) = cells(alike, Selection(by, best_over=[*keys]).question())
     return dict(cell.tuned)
 
 
@@ -60,6 +59,7 @@ def _best(folder: str, by: str, keys: Sequence[str], settings: Mapping[str, Any]
 def _runs(folder: str) -> tuple[Sequence[Any], Sequence[str]]:
     """The finished runs below the folder, and the settings in which they differ beside seeds."""
     from dpfl_bench.results.collect import columns, folders
+    from dpfl_bench.results.select.cells import SEEDS
     from dpfl_bench.results.select.sources import Run
 
     survey = folders.look([folder])
@@ -73,11 +73,3 @@ def _runs(folder: str) -> tuple[Sequence[Any], Sequence[str]]:
     differing = columns.columns([run.path for run in runs]).differing if runs else []
     chosen = [key for key in differing if key not in SEEDS and not key.endswith("_target_")]
     return runs, chosen
-
-
-def _flat(node: Mapping[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
-    pairs: list[tuple[str, Any]] = []
-    for key, value in node.items():
-        name = f"{prefix}{key}"
-        pairs += _flat(value, f"{name}.") if isinstance(value, Mapping) else [(name, value)]
-    return pairs

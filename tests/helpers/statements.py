@@ -8,10 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from dpfl_bench.results.select.cells import Question
 from dpfl_bench.results.select.sources import Source
 from dpfl_bench.results.verdicts import claim
-from dpfl_bench.results.verdicts.claim import Claimed
+from dpfl_bench.results.verdicts.claim import Claim
 from dpfl_bench.results.verdicts.group import FAILS, HOLDS, UNDECIDED, Outcome
 
 YES, NO, OPEN = HOLDS, FAILS, UNDECIDED
@@ -26,7 +25,7 @@ def outcome(
     y: str = "y",
     **asked: Any,
 ) -> Outcome:
-    return claim.test(Claimed(kind, Question(y, **asked), terms, each, wanted), sources)
+    return claim.test(Claim(y=y, kind=kind, terms=terms, each=[*each], at_least=wanted, **asked), sources)
 
 
 def verdict(kind: str, sources: Sequence[Source], terms: dict[str, Any], **more: Any) -> str:

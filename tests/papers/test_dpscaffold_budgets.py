@@ -8,9 +8,11 @@ from pathlib import Path
 import pytest
 
 from dpfl_bench.config import compose
-from dpfl_bench.papers import artefact, gather
-from dpfl_bench.papers.gather import Evidence, Where
-from dpfl_bench.papers.printed import DIFFERS, EXACT, Match, matches
+from dpfl_bench.papers import artefact
+from dpfl_bench.papers.evidence import Evidence
+from dpfl_bench.papers.overlays import Reading
+from dpfl_bench.results.verdicts.printed import DIFFERS, EXACT, Match, matches
+from dpfl_bench.sweep.gathered import CONFIG, Place
 
 
 @pytest.fixture(autouse=True)
@@ -18,13 +20,13 @@ def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DPFL_CACHE_DIR", str(tmp_path))
 
 
-def planned(name: str, sweep: str, reading: str, outputs: Path) -> Evidence:
+def planned(name: str, sweep: str, reading: Reading, outputs: Path) -> Evidence:
     """That sweep of the artefact alone; at the smoke scale it is the paper's setting, too."""
     (whole,) = artefact.chosen(f"dpscaffold/{name}")
     only = dataclasses.replace(whole, sweeps={sweep: whole.sweeps[sweep]})
-    composer = compose.composer(None, gather.CONFIG)
-    evidence = gather.gathered(only, Where("smoke", reading, str(outputs), None, composer))
-    evidence.plan_jobs(0)
+    place = Place(str(outputs), None, compose.composer(None, CONFIG))
+    evidence = Evidence(only, "smoke", reading, place)
+    evidence.plan(0)
     evidence.read(0)
     return evidence
 
@@ -33,7 +35,7 @@ def compared(evidence: Evidence, sweep: str) -> list[Match]:
     printed = [one for one in evidence.artefact.printed if one.sweeps == [sweep]]
     assert printed
     sources = evidence.sources([sweep])
-    return [match for one in printed for match in matches(one, sources, "smoke", "paper", "")]
+    return [match for one in printed for match in matches(one, sources, one.elsewhere("smoke", "paper", ""))]
 
 
 @pytest.mark.parametrize("name", ["table1", pytest.param("table4", marks=pytest.mark.slow)])

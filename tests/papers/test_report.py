@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 from helpers.reported import CLAIM, PRINTED, artefact
 
-from dpfl_bench.papers import page, report
+from dpfl_bench.papers import report
+from dpfl_bench.results.pages.page import anchor
 
 NASTY = "</script><script>alert(1)</script> <img src=x onerror=alert(1)> & \"q\" 'r' @@FOOT@@ ]]>"
 VOID = {"meta", "br", "img", "hr", "input", "link"}
@@ -240,8 +241,6 @@ def test_figure_2_stands_before_figure_10_and_equal_ends_once() -> None:
     for name in ("mine/fig10", "mine/fig2", "mine/table1"):
         artefact(Path("out/papers"), name, figures=0, eps={"nominal": 2, "valid": [4.00000001, 4.00000002]})
     text = written()
-    places = [
-        text.index(f'href="#{page.anchor(name)}"') for name in ("mine/fig2", "mine/fig10", "mine/table1")
-    ]
+    places = [text.index(f'href="#{anchor(name)}"') for name in ("mine/fig2", "mine/fig10", "mine/table1")]
     assert places == sorted(places)
     assert "2 → <b>4</b>" in text

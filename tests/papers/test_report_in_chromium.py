@@ -9,6 +9,7 @@ import pytest
 from helpers.reported import CLAIM, PRINTED, artefact, shown
 
 from dpfl_bench.papers import report
+from dpfl_bench.results.pages.page import WORDS
 
 pytestmark = pytest.mark.slow
 
@@ -69,8 +70,8 @@ LONG = "aVeryLongWordThatHasNoPlaceToBreakAndGoesOnAndOnForMoreThanAPhoneIsWide_
 
 @pytest.fixture
 def page(tmp_path: Path) -> Path:
-    claims = [{**CLAIM, "verdict": word, "says": f"{word} {LONG}"} for word in report.WORDS][:4]
-    printed = [{**PRINTED, "match": word, "why": LONG} for word in list(report.WORDS)[4:]]
+    claims = [{**CLAIM, "verdict": word, "says": f"{word} {LONG}"} for word in WORDS][:4]
+    printed = [{**PRINTED, "match": word, "why": LONG} for word in list(WORDS)[4:]]
     more: dict[str, Any] = {"claims": claims, "printed": printed, "title": f"Errors {LONG}", "reduced": LONG}
     more |= {"commands": [f"dpfl-bench reproduce {LONG}"] * 2, "open": [LONG], "nominal_how": LONG}
     for at in ("smoke-paper", "cpu-paper"):

@@ -7,7 +7,8 @@ import re
 import pytest
 from helpers.command import call
 
-from dpfl_bench.papers.artefact import READINGS, SCALES, artefacts
+from dpfl_bench.papers.artefact import artefacts
+from dpfl_bench.papers.overlays import READINGS, SCALES
 
 PAPERS = {"balancing": 12, "normalized": 5}
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dpfl_bench.results import escape
+from dpfl_bench.results import escape, text_table
 from dpfl_bench.results.collect.best import Table
 from dpfl_bench.results.collect.points import Row
 
@@ -110,35 +110,20 @@ def _cell(value: Any) -> str:
 
 
 def markdown(table: Table) -> str:
-    columns = laid_out(table)
-    lines = [
-        [column.head for column in columns],
-        *([column.cells[index] for column in columns] for index in range(len(table.rows))),
-    ]
-    lines = [[escape.markdown(cell) for cell in line] for line in lines]
-    lines.insert(1, ["---:" if column.right else "---" for column in columns])
-    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+    return text_table.markdown(*_lines(table))
 
 
 def latex(table: Table, notes: Iterable[str]) -> str:
     r"""To be \input: a tabular, and the notes under it. Needs booktabs."""
+    said = (rf"\par\smallskip\noindent{{\footnotesize {escape.tex(note)}\par}}" for note in notes)
+    lines = ["% \\usepackage{booktabs}", *text_table.tabular(*_lines(table))]
+    return "\n".join([*lines, *(f"\n{note}" for note in said)]) + "\n"
+
+
+def _lines(table: Table) -> tuple[list[str], list[list[str]], list[bool]]:
     columns = laid_out(table)
-    lines = [
-        "% \\usepackage{booktabs}",
-        f"\\begin{{tabular}}{{{''.join('r' if column.right else 'l' for column in columns)}}}",
-        "\\toprule",
-    ]
-    lines += [" & ".join(escape.tex(column.head) for column in columns) + r" \\", "\\midrule"]
-    lines += [
-        " & ".join(escape.tex(column.cells[index]) for column in columns) + r" \\"
-        for index in range(len(table.rows))
-    ]
-    lines += [
-        "\\bottomrule",
-        "\\end{tabular}",
-        *(f"\n\\par\\smallskip\\noindent{{\\footnotesize {escape.tex(note)}\\par}}" for note in notes),
-    ]
-    return "\n".join(lines) + "\n"
+    rows = [[column.cells[index] for column in columns] for index in range(len(table.rows))]
+    return [column.head for column in columns], rows, [column.right for column in columns]
 
 
 def csv_text(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> str:

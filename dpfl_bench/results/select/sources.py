@@ -5,7 +5,7 @@ was asked) and quantities (what came of it).
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -18,7 +18,7 @@ from dpfl_bench.config.identity import GROUPS
 from dpfl_bench.results.collect.columns import counted, flat, overrides, value_of
 from dpfl_bench.results.collect.measures import Last, at_end
 from dpfl_bench.results.folder import RunFolder
-from dpfl_bench.results.select.expressions import Expression
+from dpfl_bench.results.select.expressions import Expression, parse
 from dpfl_bench.results.select.intervals import Key
 
 Rows = tuple[np.ndarray, np.ndarray, np.ndarray]
@@ -86,8 +86,7 @@ class Facts:
         return of_settings(self.settings, name)
 
     def by_seed(self, quantity: Expression, last: int | str) -> dict[Key, float]:
-        values = {name: as_number(self.field(name), name) for name in quantity.names}
-        return {(None, None): float(quantity.of(values))}
+        return {(None, None): of_fields(self, quantity)}
 
 
 @dataclass(frozen=True)
@@ -200,6 +199,15 @@ class Run:
                 f" columns are {', '.join(rows.dtype.names or ())}"
             )
         return np.full(rows["seed"].shape, as_number(value, name))
+
+
+def of_fields(source: Source, quantity: Expression) -> float:
+    return float(quantity.of({name: as_number(source.field(name), name) for name in quantity.names}))
+
+
+def numbers(sources: Iterable[Source], text: str) -> list[float]:
+    """The quantity of each source's fields, of those that have it."""
+    return [value for source in sources if not math.isnan(value := of_fields(source, parse(text)))]
 
 
 def of_settings(settings: Mapping[str, Any], name: str) -> Any:

@@ -6,26 +6,39 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from dpfl_bench.results.select.cells import Question, is_where
+from dpfl_bench.checks.errors import ConfigError
+from dpfl_bench.results.select.cells import is_where
+from dpfl_bench.results.select.selection import Selection
 from dpfl_bench.results.select.sources import Source
+from dpfl_bench.results.verdicts import kinds
 from dpfl_bench.results.verdicts.group import FAILS, HOLDS, UNDECIDED, GroupTest, Missing, Outcome, short
-from dpfl_bench.results.verdicts.kinds import KINDS
 
 
 @dataclass(frozen=True)
-class Claimed:
+class Claim(Selection):
     """A statement about numbers of runs."""
 
-    kind: str
-    asked: Question
-    terms: Mapping[str, Any] = field(default_factory=dict)  # the kind's own keys
-    each: Sequence[str] = ()  # a group for each combination of these fields' values
-    wanted: Any = None  # in how many groups it has to hold: a number, most; None: in each
+    kind: str = ""
+    each: list[str] = field(default_factory=list)  # a group for each combination of these fields' values
+    at_least: Any = field(default=None, metadata={"key": "in"})  # of the groups; or most; none: every one
+    terms: dict[str, Any] = field(default_factory=dict, metadata={"rest": True})  # the kind's own keys
+
+    @property
+    def groups(self) -> Sequence[str]:
+        sides = [key for side in ("of", "than") for key in self.terms.get(side, {})]
+        return [*self.each, *(self.terms[key] for key in ("along", "with", "x") if key in self.terms), *sides]
+
+    def check(self, where: str) -> None:
+        super().check(where)
+        kinds.check(self.kind, self.terms, where)
+        wanted = self.at_least
+        if wanted not in (None, "most") and (type(wanted) is not int or wanted < 1):
+            raise ConfigError(f"{where}: in={wanted}: expected a number of groups, or most")
 
 
-def test(claim: Claimed, sources: Iterable[Source]) -> Outcome:
+def test(claim: Claim, sources: Iterable[Source]) -> Outcome:
     """The claim in each of its groups, and together."""
-    asked = claim.asked
+    asked = claim.question()
     groups: dict[tuple[Any, ...], list[Source]] = {}
     for source in sources:
         if is_where(source, asked.where):
@@ -36,10 +49,10 @@ def test(claim: Claimed, sources: Iterable[Source]) -> Outcome:
     for at, members in groups.items():
         label = ", ".join(f"{name} {short(v)}" for name, v in zip(claim.each, at, strict=True))
         try:
-            outcomes[label] = KINDS[claim.kind].test(GroupTest(asked, claim.terms, members))
+            outcomes[label] = kinds.KINDS[claim.kind].test(GroupTest(asked, claim.terms, members))
         except Missing as error:
             outcomes[label] = Outcome(UNDECIDED, f"no run has {error}")
-    return _together(outcomes, claim.wanted)
+    return _together(outcomes, claim.at_least)
 
 
 def _together(outcomes: Mapping[str, Outcome], wanted: Any) -> Outcome:

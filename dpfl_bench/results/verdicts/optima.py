@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 
 from dpfl_bench.results.select.cells import Cell, cells
-from dpfl_bench.results.select.expressions import parse
 from dpfl_bench.results.select.intervals import Key, exactly, of_difference, of_mean
-from dpfl_bench.results.select.sources import as_number
+from dpfl_bench.results.select.sources import numbers
 from dpfl_bench.results.verdicts.group import (
     FAILS,
     HOLDS,
@@ -100,12 +99,7 @@ def _listed(values: Iterable[Any]) -> str:
 
 def _number(asked: str, test: GroupTest) -> float:
     """A quantity that is the same in all runs of the group, up to what their data make of it."""
-    quantity = parse(asked)
-    values = [
-        float(quantity.of({name: as_number(source.field(name), name) for name in quantity.names}))
-        for source in test.sources
-    ]
-    known = [value for value in values if value > 0]
+    known = [value for value in numbers(test.sources, asked) if value > 0]
     if not known:
         raise Missing(f"a positive number for {asked}")
     return sum(known) / len(known)

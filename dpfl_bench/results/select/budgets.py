@@ -1,4 +1,4 @@
-"""The eps that a paper states, and the eps that holds."""
+"""The eps that runs were asked for or that a paper states (nominal), and the eps that holds."""
 
 from __future__ import annotations
 
@@ -6,29 +6,23 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from dpfl_bench.papers.artefact import Artefact
 from dpfl_bench.results.select.sources import Run, Source
 
 Ends = tuple[float, float]  # the least and the largest of the runs
 FEW = 5  # pairs of nominal and valid eps that a foot has room for
+_PAPERS_OWN = "privacy.accountant=paper"  # nominal and valid eps say that
 
 
-def budgets(sources: Iterable[Source], artefact: Artefact) -> dict[float, Ends]:
+def budgets(sources: Iterable[Source], stated: float | None = None) -> dict[float, Ends]:
     """Nominal eps -> the eps that holds, infinite where none does. Runs without privacy are left
-    out.
+    out. stated: the nominal eps of all, in place of each one's own.
     """
     known: dict[float, list[float]] = {}
     for source in sources:
         nominal, valid = of_source(source)
         if nominal < math.inf:
-            known.setdefault(_stated(artefact, nominal), []).append(valid)
+            known.setdefault(nominal if stated is None else stated, []).append(valid)
     return {nominal: (min(values), max(values)) for nominal, values in sorted(known.items())}
-
-
-def _stated(artefact: Artefact, nominal: float) -> float:
-    """The paper's number where the artefact says one for all; else the run's own."""
-    eps = artefact.nominal.get("eps")
-    return float(eps) if isinstance(eps, int | float) else nominal
 
 
 def of_source(source: Source) -> tuple[float, float]:
@@ -36,9 +30,9 @@ def of_source(source: Source) -> tuple[float, float]:
     towards the observer that is bounded. Infinite without privacy.
     """
     for prefix in ("result", "plan"):
-        valid = source.field(f"{prefix}.valid_eps")
-        asked = source.field(f"{prefix}.nominal_eps") or source.field(f"{prefix}.eps_target")
-        if source.field(f"{prefix}.nominal_eps") is None and _nobody_asked(source):
+        valid, nominal = source.field(f"{prefix}.valid_eps"), source.field(f"{prefix}.nominal_eps")
+        asked = nominal or source.field(f"{prefix}.eps_target")
+        if nominal is None and _nobody_asked(source):
             asked = valid
         if asked is not None:
             return _number(asked), _number(valid)
@@ -63,30 +57,29 @@ def told(ends: Ends) -> str:
 
 
 def json(known: Mapping[float, Ends]) -> dict[str, Any]:
-    """verdict.json's `eps`: numbers where there is one, lists where there are several."""
+    """Numbers where there is one, lists where there are several."""
 
     def one(values: Sequence[Any]) -> Any:
-        return values[0] if len(values) == 1 else list(values)
+        return values[0] if len(values) == 1 else list(values) or None
 
-    valid = [one(list(dict.fromkeys(ends))) for ends in known.values()]
-    return {"nominal": one(list(known)), "valid": one(valid)} if known else {"nominal": None, "valid": None}
+    return {
+        "nominal": one([*known]),
+        "valid": one([one(list(dict.fromkeys(ends))) for ends in known.values()]),
+    }
 
 
-def note(sources: Sequence[Source], artefact: Artefact) -> str:
+def note(sources: Sequence[Source], stated: float | None = None) -> str:
     """For the foot of a figure or table."""
-    known = budgets(sources, artefact)
-    verb = "is accounted for" if leaks(sources) else "holds"
+    known, leaking = budgets(sources, stated), leaks(sources)
+    verb = "is accounted for" if leaking else "holds"
     pairs = [f"nominal ε {nominal:g}: ε {told(ends)} {verb}" for nominal, ends in known.items()]
     if len(known) > FEW:
         lows, highs = zip(*known.values(), strict=True)
         nominal, valid = told((min(known), max(known))), told((min(lows), max(highs)))
         pairs = [f"nominal ε {nominal}: ε {valid} {verb}"]
-    if leaks(sources):
+    if leaking:
         pairs.append("not fully accounted: training also uses the data outside every accountant")
     return "; ".join(pairs) or "no privacy"
-
-
-_PAPERS_OWN = "privacy.accountant=paper"  # nominal and valid eps say that
 
 
 def leaks(sources: Iterable[Source]) -> list[str]:

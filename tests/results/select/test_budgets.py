@@ -6,13 +6,12 @@ import math
 from typing import Any
 
 import pytest
-from helpers.artefacts import artefact
 from helpers.command import QUICK, call, read
 from helpers.federations import settings_of
 from helpers.sources import facts, run
 
 from dpfl_bench.experiment.plan import plan
-from dpfl_bench.papers import budgets
+from dpfl_bench.results.select import budgets
 from dpfl_bench.results.select.sources import Facts, Run
 
 # dpscaffold's figure 1: docs/papers.md has the numbers
@@ -30,8 +29,7 @@ def planned(*words: str) -> Facts:
 
 
 def told(*sources: Any, eps: Any = None) -> tuple[dict[float, Any], str]:
-    made = artefact(nominal={"eps": eps})
-    return budgets.budgets(sources, made), budgets.note(sources, made)
+    return budgets.budgets(sources, eps), budgets.note(sources, eps)
 
 
 @pytest.mark.slow

@@ -1,21 +1,55 @@
-"""An artefact's figures: what is drawn, as marks, and the pictures of it."""
+"""A figure of runs: what its keys are, what is drawn, as marks, and the pictures of it."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from dpfl_bench.papers.artefact import Figure
 from dpfl_bench.results.figures.panels import Look, Mark, Vertical, draw, save
-from dpfl_bench.results.figures.style import label_of, name_of
+from dpfl_bench.results.figures.style import LineOf, label_of, name_of
 from dpfl_bench.results.select.cells import Cell, cells
-from dpfl_bench.results.select.expressions import parse
-from dpfl_bench.results.select.sources import Source, as_number
+from dpfl_bench.results.select.selection import Selection, check_quantity
+from dpfl_bench.results.select.sources import Source, numbers
 
 BANDS = {False: "95 % interval over seeds", True: "± one standard deviation"}
+LINES: dict[str, LineOf] = {"algo": "algorithm", "sweep": "algorithm", "eps": "budget"}
+Names = Mapping[Any, str]  # other names of values and quantities
+
+
+@dataclass(frozen=True)
+class Further:
+    """A quantity that is a line of its own in every panel."""
+
+    y: str = ""
+    where: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Figure(Selection):
+    x: str = ""
+    kind: Literal["lines", "points", "paths", "bars"] = "lines"
+    line: list[str] = field(default_factory=list)
+    row: list[str] = field(default_factory=list)
+    column: list[str] = field(default_factory=list)
+    star: bool = False
+    log: list[Literal["x", "y"]] = field(default_factory=list)
+    x_label: str = ""
+    y_label: str = ""
+    diagonal: bool = False
+    at: dict[str, str] = field(default_factory=dict)  # label: where a vertical line stands
+    also: dict[str, Further] = field(default_factory=dict)
+
+    @property
+    def groups(self) -> Sequence[str]:
+        return [*self.row, *self.column, *self.line]
+
+    def check(self, where: str) -> None:
+        super().check(where)
+        for key, text in (("x", self.x), *self.at.items()):
+            check_quantity(f"{where}.{key}", text)
 
 
 @dataclass(frozen=True)
@@ -26,29 +60,29 @@ class Drawn:
     cell: Cell
 
 
-def drawn(figure: Figure, sources: Sequence[Source], names: Mapping[Any, str]) -> list[Drawn]:
-    """Every point of the figure. names: other names of values."""
+def drawn(figure: Figure, sources: Sequence[Source], names: Names) -> list[Drawn]:
+    """Every point of the figure."""
     if figure.kind == "paths":
         return list(_paths(figure, sources, names))
     marks = []
     places: dict[str, float] = {}
-    for cell in cells(sources, figure.question(figure.y, *figure.panels, *_fields_of_x(figure, sources))):
+    for cell in cells(sources, figure.question(*figure.groups, *_fields_of_x(figure, sources))):
         x, y = _x(figure, cell, places), cell.mean
         if x is not None and not math.isnan(y):
             low, high = _band(cell, bool(figure.spread))
             marks.append(Drawn(Mark(*_panel(figure, cell.at, names), x, y, low, high), cell))
-    return marks + _also(figure, sources, names)
-
-
-def _also(figure: Figure, sources: Sequence[Source], names: Mapping[Any, str]) -> list[Drawn]:
-    """Further quantities, each a line of its own in every panel."""
-    marks = []
-    for label, node in figure.also.items():
-        where = {**figure.where, **node.get("where", {})}
-        other = replace(figure, y=node["y"], where=where, line=[], also={})
-        points = drawn(other, sources, names)
+    for label, further in figure.also.items():
+        where = {**figure.where, **further.where}
+        points = drawn(replace(figure, y=further.y, where=where, line=[], also={}), sources, names)
         marks += [replace(each, mark=replace(each.mark, line=label)) for each in points]
     return marks
+
+
+def _paths(figure: Figure, sources: Sequence[Source], names: Names) -> Iterator[Drawn]:
+    """The mean over seeds of two quantities, round by round."""
+    asked = [replace(figure, y=y).question(*figure.groups, "round") for y in (figure.x, figure.y)]
+    for across, up in zip(*(cells(sources, question) for question in asked), strict=True):
+        yield Drawn(Mark(*_panel(figure, up.at, names), across.mean, up.mean), up)
 
 
 def _fields_of_x(figure: Figure, sources: Sequence[Source]) -> list[str]:
@@ -65,9 +99,7 @@ def _x(figure: Figure, cell: Cell, places: dict[str, float]) -> float | None:
         if isinstance(value, int | float) and not isinstance(value, bool):
             return float(value)
         return None if value is None else places.setdefault(str(value), float(len(places)))
-    quantity = parse(figure.x)
-    at = [{name: as_number(source.field(name), name) for name in quantity.names} for source in cell.sources]
-    known = [value for value in (float(quantity.of(each)) for each in at) if not math.isnan(value)]
+    known = numbers(cell.sources, figure.x)
     return sum(known) / len(known) if known else None
 
 
@@ -79,35 +111,24 @@ def _band(cell: Cell, spread: bool) -> tuple[float | None, float | None]:
     return (interval.low, interval.high) if interval.known and not cell.exact else (None, None)
 
 
-def _panel(figure: Figure, at: Mapping[str, Any], names: Mapping[Any, str]) -> tuple[str, str, str]:
+def _panel(figure: Figure, at: Mapping[str, Any], names: Names) -> tuple[str, str, str]:
     row, column, line = (
         ", ".join(called(name, at[name], names) for name in fields)
         for fields in (figure.row, figure.column, figure.line)
     )
-    if len(figure.line) == 1 and figure.line[0] in ("algo", "eps", "sweep"):
+    if len(figure.line) == 1 and figure.line[0] in LINES:
         line = str(at[figure.line[0]])  # as the style knows it
     return row, column, line
 
 
-def called(name: str, value: Any, names: Mapping[Any, str]) -> str:
+def called(name: str, value: Any, names: Names) -> str:
     """A field's value for a reader."""
-    if isinstance(value, bool):
-        return names.get(str(value).lower(), label_of(name, value))
-    return names[value] if _is_key(value, names) else label_of(name, value)
+    key = str(value).lower() if isinstance(value, bool) else value
+    known = isinstance(key, str | int | float) and key in names
+    return names[key] if known else label_of(name, value)
 
 
-def _is_key(value: Any, names: Mapping[Any, str]) -> bool:
-    return isinstance(value, str | int | float) and value in names
-
-
-def _paths(figure: Figure, sources: Sequence[Source], names: Mapping[Any, str]) -> Iterator[Drawn]:
-    """The mean over seeds of two quantities, round by round."""
-    asked = [figure.question(y, *figure.panels, "round") for y in (figure.x, figure.y)]
-    for across, up in zip(*(cells(sources, question) for question in asked), strict=True):
-        yield Drawn(Mark(*_panel(figure, up.at, names), across.mean, up.mean), up)
-
-
-def _ticks(figure: Figure, marks: Sequence[Drawn], names: Mapping[Any, str]) -> dict[float, str] | None:
+def _ticks(figure: Figure, marks: Sequence[Drawn], names: Names) -> dict[float, str] | None:
     """Words on the axis of x; None where it has numbers."""
     values = {each.mark.x: each.cell.at.get(figure.x) for each in marks}
     if not any(isinstance(value, str) for value in values.values()):
@@ -119,33 +140,20 @@ def verticals(figure: Figure, marks: Sequence[Drawn]) -> list[Vertical]:
     """A line for each quantity of `at`, panel and line."""
     rules: dict[Vertical, None] = {}
     for label, text in figure.at.items():
-        quantity = parse(text)
         for each in marks:
-            values = [
-                float(quantity.of({name: as_number(source.field(name), name) for name in quantity.names}))
-                for source in each.cell.sources
-            ]
-            known = [value for value in values if math.isfinite(value)]
-            if known:
-                mark = each.mark
+            mark, values = each.mark, numbers(each.cell.sources, text)
+            if known := [value for value in values if math.isfinite(value)]:
                 rules[Vertical(label, sum(known) / len(known), mark.line, mark.row, mark.column)] = None
     return list(rules)
 
 
 def picture(
-    figure: Figure,
-    marks: Sequence[Drawn],
-    names: Mapping[Any, str],
-    stem: Path,
-    title: str,
-    note: str,
-    width: str,
+    figure: Figure, marks: Sequence[Drawn], names: Names, stem: Path, title: str, note: str, width: str
 ) -> list[Path]:
     """stem.pdf, stem.svg, stem.png"""
-    line = figure.line[0] if len(figure.line) == 1 else ""
     x_label = figure.x_label or names.get(figure.x) or name_of(figure.x)
     y_label = figure.y_label or names.get(figure.y) or name_of(figure.y)
-    greatest = figure.question(figure.y).better == "most"
+    greatest = figure.question().better == "most"
     look = Look(
         title=title,
         x_label=x_label,
@@ -156,7 +164,7 @@ def picture(
         kind=figure.kind,
         diagonal=figure.diagonal,
         verticals=verticals(figure, marks),
-        line_of={"algo": "algorithm", "sweep": "algorithm", "eps": "budget"}.get(line, "other"),  # type: ignore[arg-type]
+        line_of=LINES.get(figure.line[0], "other") if len(figure.line) == 1 else "other",
         best=False if not figure.star else "greatest" if greatest else "least",
         note=note,
         alt=f"{title}: {y_label} over {x_label}, {len(marks)} points",

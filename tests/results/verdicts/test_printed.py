@@ -7,26 +7,20 @@ from typing import Any
 
 import numpy as np
 import pytest
-from helpers.artefacts import artefact
 from helpers.sources import facts, grid, lost, run
 
-from dpfl_bench.papers import tables
-from dpfl_bench.papers.artefact import Printed
-from dpfl_bench.papers.printed import Match, matches
-from dpfl_bench.papers.shape import word
 from dpfl_bench.results.select.intervals import of_prediction
+from dpfl_bench.results.verdicts.printed import Match, Printed, matches
 
 
-def compared(
-    sources: Any, cells: Any, scale: str = "full", reading: str = "paper", **more: Any
-) -> list[Match]:
-    asked = {"id": "x", "value": "y", "rows": ["eps"], "digits": 2, "runs": 3, **more}
-    return matches(Printed(cells=cells, **asked), sources, scale, reading, "fewer rounds")
+def compared(sources: Any, cells: Any, elsewhere: str = "", **more: Any) -> list[Match]:
+    asked = {"id": "x", "y": "y", "rows": ["eps"], "digits": 2, "runs": 3, **more}
+    return matches(Printed(cells=cells, **asked), sources, elsewhere)
 
 
 def one(ours: Any, number: float, **more: Any) -> Match:
     """Of a plan's number."""
-    (match,) = compared([facts({"v": ours})], {2: number}, value="plan.v", **more)
+    (match,) = compared([facts({"v": ours})], {2: number}, y="plan.v", **more)
     return match
 
 
@@ -91,14 +85,12 @@ def test_where_there_is_no_interval(source: Any, expected: str, why: str) -> Non
     assert match.ours is None or math.isfinite(match.ours)
 
 
-def test_at_another_scale_or_reading() -> None:
+def test_at_another_setting() -> None:
     for source in ([run({}, 1.0, 1.0, 1.0)], [facts({"y": 1.0})]):
-        value = "y" if source[0].sweep and not source[0].exact else "plan.y"
-        (match,) = compared(source, {2: 1.0}, scale="cpu", value=value)
+        y = "plan.y" if source[0].exact else "y"
+        (match,) = compared(source, {2: 1.0}, "fewer rounds", y=y)
         assert (match.match, match.why, match.ours) == ("not at this setting", "fewer rounds", 1.0)
-        (match,) = compared(source, {2: 1.0}, reading="exact", value=value)
-        assert (match.match, match.why) == ("not at this setting", "reading=exact")
-        (match,) = compared(source, {2: 1.0}, scale="cpu", value=value, scales=["cpu"])
+        (match,) = compared(source, {2: 1.0}, y=y)
         assert match.match in ("exact", "within")
 
 
@@ -108,28 +100,6 @@ def test_std_and_explained_differences() -> None:
     assert [(match.std, match.match) for match in found] == [(None, "within"), (0.3, "differs")]
     assert found[0].why == ""
     assert found[1].why == "by -7; a misprint"
-
-
-# --- keys ---
-
-
-@pytest.mark.parametrize(
-    ("one", "other"),
-    [
-        *((10, 10.0), (10, "10"), (1e-5, "0.00001"), (1e-5, "1e-5"), (math.inf, ".inf"), (math.inf, "inf")),
-        *(("0.1 / 5", "0.10/5.0"), ("a / 5", "a/5"), ("160/5", "160 / 5"), (1234567, 1234567.0)),
-    ],
-)
-def test_keys_that_are_one(one: Any, other: Any) -> None:
-    assert word(one) == word(other)
-
-
-@pytest.mark.parametrize(
-    ("one", "other"),
-    [(1234567, 1234568), (0.1, 0.1000001), (True, 1), (None, "none"), ("a b", "ab"), (1, -1), ("a/1", "a/2")],
-)
-def test_keys_that_are_not(one: Any, other: Any) -> None:
-    assert word(one) != word(other)
 
 
 @pytest.mark.parametrize("key", [10, 10.0, "10", "1e1"])
@@ -151,46 +121,6 @@ def test_infinity_booleans_and_composite_keys() -> None:
     assert (match.at, match.match) == ("True / inf / 0.1", "within")
 
 
-# --- in the table ---
-
-
-def shown(*printed: dict[str, Any], **table: Any) -> list[list[str]]:
-    runs = grid({1: (1.0, 2.0, 3.0), 2: (5.0, 5.0, 5.0)}, "eps")
-    common = {"rows": "eps", "what": "error", "scales": ["full"]}
-    made = artefact(
-        printed=[{"id": str(k), **common, **each} for k, each in enumerate(printed)],
-        table={"rows": "eps", "value": "y", "digits": 1, **table},
-        claims=[],
-    )
-    assert made.table is not None
-    found = [m for each in made.printed for m in matches(each, runs, "full", "paper", "")]
-    return tables.pivot(made.table, runs, made, found).rows
-
-
-def test_a_print_stands_in_its_cell_and_says_what_it_is() -> None:
-    rows = shown({"value": "y", "cells": {2.0: 5.0}})
-    assert [row[1] for row in rows] == ["2.0 ± 1.0", "5.0 ± 0.0; printed 5: within"]
-    rows = shown({"value": "y", "cells": {2: 5.0}}, {"value": "round", "what": "T", "cells": {2: 9}})
-    assert rows[1][1] == "5.0 ± 0.0; printed 5: within; T, printed 9: differs"
-    rows = shown({"value": "round", "what": "T", "cells": {1: 10}})
-    assert rows[0][1] == "2.0 ± 1.0; T, printed 10: within"  # no error of 10 was printed
-
-
-def test_what_diverged_says_so_in_the_table() -> None:
-    made = artefact(table={"rows": "eps", "value": "y"}, printed=[], claims=[])
-    assert made.table is not None
-    (row,) = tables.pivot(made.table, [lost({})], made, []).rows
-    assert row[1] == "diverged"
-
-
-def test_markup_in_every_format() -> None:
-    rows = tables.Rows(["a|b", "c_d"], [["1 ± 2", "x & y, 50%"]])
-    assert "a\\|b" in rows.markdown()
-    assert r"c\_d" in rows.latex("90 % of $x_1$")
-    assert r"x \& y, 50\%" in rows.latex("")
-    assert rows.csv() == 'a|b,c_d\n1 ± 2,"x & y, 50%"\n'
-
-
 def test_of_our_own_seeds_most_prints_are_within() -> None:
     """95 % of them, up to four standard errors; and not of a mean that is off."""
     rng = np.random.default_rng(5)
@@ -201,3 +131,31 @@ def test_of_our_own_seeds_most_prints_are_within() -> None:
             within[off] += match.match == "within"
     assert abs(within[0.0] / 400 - 0.95) < 4 * math.sqrt(0.95 * 0.05 / 400)
     assert within[4.0] / 400 < 0.5
+
+
+@pytest.mark.parametrize(
+    ("rounding", "ours", "match"),
+    [
+        *(("nearest", 15.6576, "exact"), ("nearest", 15.6584, "exact"), ("nearest", 15.6586, "differs")),
+        *(("up", 15.65812, "differs"), ("up", 15.6571, "exact"), ("up", 15.658, "exact")),
+        *(("up", 15.6569, "differs"), ("up", 15.6581, "differs"), ("nearest", 15.6574, "differs")),
+    ],
+)
+def test_a_print_is_rounded_to_the_nearest_or_up(rounding: str, ours: float, match: str) -> None:
+    printed = Printed(
+        id="eps", y="plan.eps", digits=3, rounding=rounding, runs=0, rows=["algo"],
+        cells={"dp_fedavg": 15.658},
+    )  # fmt: skip
+    (one,) = matches(printed, [facts({"eps": ours})])
+    assert one.match == match
+
+
+def test_a_choice_from_a_grid_is_the_printed_one_or_another() -> None:
+    printed = Printed(
+        id="lr", y="best lr", by="y", digits=4, rows=["algo"],
+        cells={"dp_fedavg": 0.003},
+    )  # fmt: skip
+    for losses, match in (([3.0, 1.0, 2.0], "within"), ([3.0, 2.0, 1.0], "differs")):
+        runs = grid(dict(zip([0.001, 0.003, 0.01], ([y] for y in losses), strict=True)), "lr")
+        (one,) = matches(printed, runs)
+        assert one.match == match
