@@ -43,7 +43,8 @@ def _value(path: str, value: Any, hint: Any) -> Any:
         return record(f"{path}.", value, hint)
     if origin is list:  # one word is a list of one
         given = checked(path, [value] if isinstance(value, str) else value, list)
-        return [_value(f"{path}[{number}]", each, inner[0]) for number, each in enumerate(given)]
+        ids = [each.get("id", n) if isinstance(each, Mapping) else n for n, each in enumerate(given)]
+        return [_value(f"{path}[{at}]", each, inner[0]) for at, each in zip(ids, given, strict=True)]
     if origin is dict:
         given = checked(path, value, dict)
         return {
@@ -58,4 +59,4 @@ def _default(field: Field[Any], path: str) -> Any:
         return field.default
     if field.default_factory is not MISSING:
         return field.default_factory()
-    raise ConfigError(f"{path}{field.name}: expected a value")
+    raise ConfigError(f"{path}{field.name}: expected a value, the key is missing")

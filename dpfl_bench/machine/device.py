@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     import torch
     from threadpoolctl import ThreadpoolController
 
-DTYPES = ("float32", "float64")
 # torch's own names; which of these are in this machine is asked when a run starts, maybe on another
 # one
 TYPES = (

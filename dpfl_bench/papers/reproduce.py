@@ -14,6 +14,7 @@ from typing import Literal
 from dpfl_bench.checks.errors import ConfigError, located
 from dpfl_bench.config import compose
 from dpfl_bench.config.compose import Expanded
+from dpfl_bench.machine import signals
 from dpfl_bench.machine.say import say
 from dpfl_bench.papers import overview, report, verdict
 from dpfl_bench.papers.artefact import chosen
@@ -26,7 +27,7 @@ from dpfl_bench.sweep.dry_run import estimated
 from dpfl_bench.sweep.gathered import CONFIG, Place
 from dpfl_bench.sweep.whole_sweep import Ways
 
-STOPPED = (2, 130, 140, 143)  # refused, or interrupted
+STOPPED = (2, *signals.CODES)  # refused, or interrupted
 
 
 @dataclass(frozen=True)

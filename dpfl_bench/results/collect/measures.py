@@ -1,4 +1,4 @@
-"""What a run measured: any column of metrics.csv, over the rounds or at its end."""
+"""What a run measured: any column of metrics.csv, at its end."""
 
 from __future__ import annotations
 
@@ -65,17 +65,6 @@ def by_seed(folder: Path, column: str, last: int | str = 1) -> dict[int, float]:
         seed: _at_end(Path(folder), column, values[seed], window) if complete else NAN
         for seed, complete in played.items()
     }
-
-
-def over_rounds(folder: Path, column: str) -> list[tuple[int, int, float]]:
-    """(seed, round, value) of every evaluated round in which the column has a value."""
-    values = _by_seed(Path(folder), column)
-    return [
-        (seed, number, value)
-        for seed, of_seed in values.items()
-        for number, value in of_seed.items()
-        if not math.isnan(value)
-    ]
 
 
 def columns(folder: Path) -> list[str]:

@@ -22,8 +22,6 @@ WORDS = {
     "differs": ("bad", "≠"),
     "not at this setting": ("", "·"),
 }
-
-
 LONG = 4  # parts of a text that are not shown at once
 
 

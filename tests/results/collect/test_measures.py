@@ -10,7 +10,7 @@ import pytest
 from helpers.collected import finish
 
 from dpfl_bench.checks.errors import ConfigError
-from dpfl_bench.results.collect.measures import Last, by_seed, columns, over_rounds
+from dpfl_bench.results.collect.measures import Last, by_seed
 
 
 def run(rows: dict[int, dict[int, float | None]], **more: Any) -> Path:
@@ -85,14 +85,6 @@ def test_no_mean_of_fewer_rounds_than_asked_for() -> None:
     folder = run({0: {**errors(20), 19: None}})
     with pytest.raises(ConfigError, match="left this column blank"):
         by_seed(folder, "test_error", 2)
-
-
-def test_over_the_rounds() -> None:
-    folder = run({0: {0: None, 1: 0.5, 2: 0.25}, 1: {0: 1.0, 2: 0.75}})
-    assert over_rounds(folder, "test_error") == [(0, 1, 0.5), (0, 2, 0.25), (1, 0, 1.0), (1, 2, 0.75)]
-    assert columns(folder) == ["test_error", "train_loss"]
-    with pytest.raises(ConfigError, match="blank"):
-        over_rounds(folder, "psi")
 
 
 def test_a_share_is_of_the_rounds() -> None:
