@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from dpfl_bench.papers.artefact import Claim, Printed
@@ -77,7 +78,7 @@ def _record(evidence: Evidence, command: str, blocks: Blocks) -> dict[str, Any]:
         "place": artefact.place,
         "title": artefact.title,
         "claims": [_claim(claim, evidence) for claim in artefact.claims],
-        "printed": [match.json() for _, found in blocks for match in found],
+        "printed": [asdict(match) for _, found in blocks for match in found],
         "eps": budgets.json(budgets.budgets(sources, artefact.nominal.eps)),
         "nominal_how": artefact.nominal.how,
         "not_accounted": budgets.leaks(sources),

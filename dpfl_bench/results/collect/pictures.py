@@ -16,7 +16,7 @@ from dpfl_bench.results.collect.points import Row
 from dpfl_bench.results.collect.view import Picture, View, pictures
 from dpfl_bench.results.figures.files import stem as safe
 from dpfl_bench.results.figures.panels import Look, Mark, draw, save
-from dpfl_bench.results.figures.style import FREE, label_of, name_of, word_of
+from dpfl_bench.results.figures.style import FREE, LINES, label_of, name_of, word_of
 from dpfl_bench.results.folder import RunFolder
 from dpfl_bench.results.select.cells import Cell
 
@@ -115,10 +115,9 @@ def views(
 
 
 def _record(cell: Cell, view: View) -> Row:
-    interval = cell.interval
-    ends = {"low": interval.low, "high": interval.high} if interval.known else {"low": None, "high": None}
+    low, high = cell.interval.ends
     tuned = {f"best {key}": value for key, value in cell.tuned.items()}
-    known = {"mean": cell.mean, "std": cell.std, **ends, "n": len(cell.values)}
+    known = {"mean": cell.mean, "std": cell.std, "low": low, "high": high, "n": len(cell.values)}
     return {**cell.at, "by": view.by, **known, **tuned}
 
 
@@ -144,11 +143,7 @@ def _view(picture: Picture, view: View, target: Path, lines: Sequence[str]) -> N
         x_log=not places and view.x not in ("round", "steps") and len(set(x)) > 2 and spread(x),
         y_log=spread([mark.y for mark in marks]),
         kind="bars" if places else "lines",
-        line_of="budget"
-        if view.line in ("eps", "budget")
-        else "algorithm"
-        if view.line == "algo"
-        else "other",
+        line_of=LINES.get(view.line, "other"),
         best=False if view.x in ("round", "steps") else "greatest" if sign(view.by) < 0 else "least",
         width="double" if len({(mark.row, mark.column) for mark in marks}) > 1 else ALONE,
         band=INTERVAL,
@@ -163,7 +158,6 @@ def _view(picture: Picture, view: View, target: Path, lines: Sequence[str]) -> N
 
 def _marks(cell: Cell, picture: Picture, view: View, places: Mapping[Any, int]) -> list[Mark]:
     """One, or one in each panel of a setting that a run without privacy does not have."""
-    ends = (cell.interval.low, cell.interval.high) if cell.interval.known else (None, None)
     x = places.get(cell.at[view.x], cell.at[view.x])
     at = math.inf if x is None else float(x)
     panels: list[list[str]] = []
@@ -172,7 +166,7 @@ def _marks(cell: Cell, picture: Picture, view: View, places: Mapping[Any, int]) 
         panels.append([_facet(key, v) for v in (known if cell.at[key] is None and known else [cell.at[key]])])
     rows, columns = (panels[0], panels[1]) if len(panels) > 1 else ([""], panels[0] if panels else [""])
     line = _line(view.line, cell.at[view.line])
-    return [Mark(row, column, line, at, cell.mean, *ends) for row in rows for column in columns]
+    return [Mark(row, column, line, at, cell.mean, *cell.interval.ends) for row in rows for column in columns]
 
 
 def _note(picture: Picture, view: View) -> str:

@@ -9,13 +9,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 from dpfl_bench.results.figures.panels import Look, Mark, Vertical, draw, save
-from dpfl_bench.results.figures.style import LineOf, label_of, name_of
+from dpfl_bench.results.figures.style import LINES, label_of, name_of
 from dpfl_bench.results.select.cells import Cell, cells
 from dpfl_bench.results.select.selection import Selection, check_quantity
 from dpfl_bench.results.select.sources import Source, numbers
 
 BANDS = {False: "95 % interval over seeds", True: "± one standard deviation"}
-LINES: dict[str, LineOf] = {"algo": "algorithm", "sweep": "algorithm", "eps": "budget"}
 Names = Mapping[Any, str]  # other names of values and quantities
 
 
@@ -107,8 +106,7 @@ def _band(cell: Cell, spread: bool) -> tuple[float | None, float | None]:
     """Over seeds the interval of the mean; over other fields one standard deviation."""
     if spread:
         return cell.mean - cell.std, cell.mean + cell.std
-    interval = cell.interval
-    return (interval.low, interval.high) if interval.known and not cell.exact else (None, None)
+    return (None, None) if cell.exact else cell.interval.ends
 
 
 def _panel(figure: Figure, at: Mapping[str, Any], names: Names) -> tuple[str, str, str]:

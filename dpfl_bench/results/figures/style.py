@@ -17,6 +17,8 @@ from dpfl_bench.results.escape import plain
 
 FREE = "no privacy"
 LineOf = Literal["algorithm", "budget", "other"]
+# fields whose values have a style of their own
+LINES: dict[str, LineOf] = {"algo": "algorithm", "sweep": "algorithm", "eps": "budget", "budget": "budget"}
 BLUE, ORANGE, GREEN, RED, PURPLE, SKY = "#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9"
 BLACK, INDIGO, BROWN, GREY = "#000000", "#332288", "#7F5539", "#4D4D4D"
 PALETTE = (BLUE, RED, GREEN, PURPLE, ORANGE, SKY, INDIGO, BROWN, BLACK)

@@ -36,9 +36,9 @@ class Interval:
     def half(self) -> float:
         return (self.high - self.low) / 2
 
-    def json(self) -> dict[str, float | int | None]:
-        ends = {"low": self.low, "high": self.high} if self.known else {"low": None, "high": None}
-        return {"mean": self.mean if math.isfinite(self.mean) else None, **ends, "n": self.count}
+    @property
+    def ends(self) -> tuple[float, float] | tuple[None, None]:
+        return (self.low, self.high) if self.known else (None, None)
 
 
 def counted(values: Mapping[Key, float]) -> list[float]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
 from dpfl_bench.checks.errors import ConfigError
@@ -67,9 +67,6 @@ class Match:
     interval: tuple[float, float] | None
     match: str
     why: str
-
-    def json(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 class Verdict(NamedTuple):

@@ -64,7 +64,7 @@ def test_fewer_than_three_values_have_no_interval(values: tuple[float, ...]) -> 
     for found in (of_mean(keyed(*values)), of_prediction(keyed(*values), 3)):
         assert not found.known
         assert (found.low, found.high) == (-INF, INF)
-        assert found.json()["low"] is None
+        assert found.ends == (None, None)
 
 
 def test_diverged_runs() -> None:
@@ -74,7 +74,6 @@ def test_diverged_runs() -> None:
     both = of_difference(keyed(INF, INF, INF), keyed(INF, INF, INF))
     assert not both.known
     assert math.isnan(both.mean)
-    assert both.json()["mean"] is None
     assert of_difference(keyed(INF, INF, INF), keyed(1.0, 2.0, 3.0)).low == INF
     assert of_difference(keyed(1.0, 2.0, 3.0), keyed(INF, INF, INF)).high == -INF
 
