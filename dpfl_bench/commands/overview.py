@@ -27,7 +27,7 @@ usage: dpfl-bench VERB [key=value ...] [group=choice ...]     dpfl-bench VERB --
   collect   run folders -> results.csv, the optimal-(E,T) table, U-curves
               dpfl-bench collect outputs/runs [--to DIR] [--by test_loss] [--tuning-eps] [--json]
   reproduce the tables and figures of papers: the missing runs, the picture, which claims hold
-              dpfl-bench reproduce normalized/fig2 scale=cpu [reading=exact] [--dry-run]
+              dpfl-bench reproduce normalized/fig2 scale=cpu [reading=exact] [--dry-run] [--check]
   data      which data sets are on this machine; get and check their files; who gets what
               dpfl-bench data list [--json]
               dpfl-bench data fetch|verify mnist [dataset.root=DIR]
@@ -42,7 +42,7 @@ imports an algorithm's module and calls nothing.
 JSON goes to stdout, everything else to stderr. The last line that `run` prints is the run folder.
 A sweep that is run again leaves alone what is done, resumes what was cut off and tries again what
 failed.
-Exit codes: 0 done; 1 failed, diverged or another process works on it (replay --check: another
-number; data verify: a subset, or unverified); 2 bad settings or data, or computed by other code or
-data (--force, --accept); 130 Ctrl-C, 143 SIGTERM, 140 SIGUSR2.
+Exit codes: 0 done; 1 failed, diverged or another process works on it (--check: another number;
+data verify: a subset, or unverified); 2 bad settings or data, or computed by other code or data
+(--force, --accept); 130 Ctrl-C, 143 SIGTERM, 140 SIGUSR2.
 """

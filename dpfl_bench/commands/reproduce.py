@@ -8,7 +8,7 @@ from typing import Any
 from dpfl_bench.commands import arguments
 
 EXAMPLES = (
-    "reproduce normalized/fig2 scale=cpu",
+    "reproduce normalized/fig2 scale=cpu --check",
     "reproduce balancing scale=full reading=exact --dry-run",
     "reproduce all scale=smoke hydra/launcher=cores",
 )
@@ -29,7 +29,9 @@ def command(words: list[str]) -> int:
     add("--dry-run", action="store_true", help="the jobs of each artefact, and how long they may take")
     add("--force", action="store_true", help="compute anew what other code or data made")
     add("--accept", action="store_true", help="take what other code or data made")
-    flags = parser.parse_intermixed_args(words)
+    check = "compare with the committed numbers; --check=DIR: with those in DIR"
+    add("--check", nargs="?", metavar="DIR", help=check)
+    flags = parser.parse_intermixed_args(["--check=" if word == "--check" else word for word in words])
     given: dict[str, Any] = {}
     launcher = []
     for override in flags.overrides:
@@ -49,9 +51,8 @@ def command(words: list[str]) -> int:
     from dpfl_bench.results.provenance import Answer
     from dpfl_bench.sweep.whole_sweep import Ways
 
-    asked = Asked(
-        flags.which, **given, launcher=launcher, config_dir=flags.config_dir, plot_only=flags.plot_only
-    )
+    own = {"config_dir": flags.config_dir, "plot_only": flags.plot_only, "check": flags.check}
+    asked = Asked(flags.which, **given, launcher=launcher, **own)
     again = shlex.join(
         ["dpfl-bench", "reproduce", *(word for word in words if word not in ("--force", "--accept"))]
     )

@@ -9,5 +9,6 @@
 | verdict.py | verdict.json, and the files beside it |
 | overview.py | `list papers`: what there is, and what came of it |
 | report.py | report.html: everything in one file |
+| check.py | `--check`: whether the numbers are the committed ones |
 | reproduce.py | the whole |
 """

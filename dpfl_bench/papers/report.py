@@ -15,7 +15,7 @@ from dpfl_bench import __version__
 from dpfl_bench.papers.artefact import artefacts
 from dpfl_bench.papers.overlays import SCALES
 from dpfl_bench.papers.overview import FILE, states, words_of
-from dpfl_bench.results.environment import told_by
+from dpfl_bench.results import made
 from dpfl_bench.results.folder import RunFolder
 from dpfl_bench.results.pages import page
 from dpfl_bench.results.pages.inline_svg import Pictures
@@ -30,7 +30,7 @@ State = tuple[str, Record]  # SCALE-READING
 
 
 def write(folder: Path, config_dir: str | None = None) -> Path:
-    """folder: outputs/papers. Returns the report's path."""
+    """folder: outputs/papers, or docs/reports. Returns the report's path."""
     known = {name: reproduced(folder, name) for name in _names(folder, config_dir)}
     papers: dict[str, dict[str, list[State]]] = {}
     for name, records in known.items():
@@ -51,12 +51,14 @@ def write(folder: Path, config_dir: str | None = None) -> Path:
 
 
 def _names(folder: Path, config_dir: str | None) -> list[str]:
-    """Every artefact that there is a file of, and those that lie here; fig2 before fig10."""
+    """Every artefact that there is a file of, and those that lie here."""
     here = {"/".join(file.parent.parts[-3:-1]) for file in folder.glob(f"*/*/*/{FILE}")}
-    return sorted(
-        {*artefacts(config_dir), *here},
-        key=lambda name: [(word, int(digits or 0)) for word, digits in re.findall(r"(\D*)(\d*)", name)],
-    )
+    return sorted({*artefacts(config_dir), *here}, key=in_order)
+
+
+def in_order(name: str) -> list[tuple[str, int]]:
+    """fig2 before fig10."""
+    return [(word, int(digits or 0)) for word, digits in re.findall(r"(\D*)(\d*)", name)]
 
 
 def reproduced(folder: Path, name: str) -> list[State]:
@@ -66,7 +68,7 @@ def reproduced(folder: Path, name: str) -> list[State]:
         scale = state[1].get("scale")
         return -SCALES.index(scale) if scale in SCALES else 1, "" if state[0].endswith("paper") else state[0]
 
-    return sorted(states(str(folder.parent), name).items(), key=rank)
+    return sorted(states(folder, name).items(), key=rank)
 
 
 def _introduction(known: Mapping[str, Sequence[State]]) -> str:
@@ -129,7 +131,7 @@ def _state(name: str, state: State, folder: Path, pictures: Pictures) -> str:
         parts.append(table(f"{here}-printed", "Printed numbers next to ours", PRINTED, rows))
     if ours := page.table_of(own / "table.csv", f"{here}-table", "Our table"):
         parts.append(ours)
-    return "\n".join([*parts, _origin(record, folder)])
+    return "\n".join([*parts, _origin(record)])
 
 
 def _facts(record: Record) -> str:
@@ -182,11 +184,11 @@ def _printed(each: Mapping[str, Any]) -> list[str]:
     return [text(each["what"]), place, *numbers, chip(each["match"]), text(each["why"])]
 
 
-def _origin(record: Record, folder: Path) -> str:
+def _origin(record: Record) -> str:
     """What it takes to have the same again."""
-    commits, versions = told_by([Path(run) for run in record["runs"]], folder / "runs")
+    made_by = {key: lines(said) for key, said in made.told(record.get("made", [])).items()}
     hashes = {f"hash of {part}": page.codes(values) for part, values in record["origin"].items()}
-    known = facts({"commit": lines(commits), "versions": lines(versions), **hashes})
+    known = facts({**made_by, **hashes})
     commands = "".join(f"<pre>{escape(line)}</pre>" for line in record["commands"])
     said = f"<h4>What the paper leaves open</h4>{page.items(record['open'])}" if record["open"] else ""
     return f"<details><summary>Choices, commands, versions, hashes</summary>{said}{known}{commands}</details>"
@@ -194,7 +196,7 @@ def _origin(record: Record, folder: Path) -> str:
 
 def _foot() -> str:
     return (
-        f"Made by dpfl-bench {escape(__version__)} of outputs/papers. Signs: "
+        f"Made by dpfl-bench {escape(__version__)} of the folders beside this file. Signs: "
         + " ".join(chip(word) for word in page.WORDS)
         + "<p>An interval is the 95 % prediction interval of the paper's mean by our seeds. Difference:"
         " ours less printed.</p>"

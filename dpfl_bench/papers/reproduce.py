@@ -16,7 +16,7 @@ from dpfl_bench.config import compose
 from dpfl_bench.config.compose import Expanded
 from dpfl_bench.machine import signals
 from dpfl_bench.machine.say import say
-from dpfl_bench.papers import overview, report, verdict
+from dpfl_bench.papers import check, overview, report, verdict
 from dpfl_bench.papers.artefact import chosen
 from dpfl_bench.papers.evidence import Evidence
 from dpfl_bench.papers.overlays import READINGS, SCALES, Reading, Scale
@@ -42,6 +42,7 @@ class Asked:
     launcher: Sequence[str] = ()  # overrides of Hydra's own keys
     config_dir: str | None = None
     plot_only: bool = False
+    check: str | None = None  # the folder to compare with; empty: the committed reports
 
     def __post_init__(self) -> None:
         for key, value, allowed in (
@@ -71,7 +72,10 @@ class Asked:
 
 
 def reproduce(asked: Asked, ways: Ways) -> int:
-    """0 if every run that can be made here is done; whatever the verdicts are."""
+    """0 if every run that can be made here is done, and --check finds no other number; whatever the
+    verdicts are.
+    """
+    committed = None if asked.check is None else check.folder(asked.check)
     evidences = asked.evidences()
     if ways.dry:
         sys.stdout.writelines(_described(each) for each in evidences)
@@ -80,7 +84,7 @@ def reproduce(asked: Asked, ways: Ways) -> int:
         if (code := _run(evidences, depth, asked, ways)) in STOPPED:
             return code
     unfinished = any(sweep.unfinished for each in evidences for sweep in each.sweeps.values())
-    return _write(evidences, asked) or int(unfinished)  # a run that diverged is finished
+    return _write(evidences, asked, committed) or int(unfinished)  # a run that diverged is finished
 
 
 def _run(evidences: Sequence[Evidence], depth: int, asked: Asked, ways: Ways) -> int:
@@ -99,8 +103,10 @@ def _run(evidences: Sequence[Evidence], depth: int, asked: Asked, ways: Ways) ->
     return code
 
 
-def _write(evidences: Sequence[Evidence], asked: Asked) -> int:
-    """2 where a file asks for what the runs do not have, which does not stop other artefacts."""
+def _write(evidences: Sequence[Evidence], asked: Asked, committed: Path | None) -> int:
+    """2 where a file asks for what the runs do not have, which does not stop other artefacts. 1
+    where a number is not the committed one.
+    """
     code = 0
     for each in evidences:
         try:
@@ -112,6 +118,10 @@ def _write(evidences: Sequence[Evidence], asked: Asked) -> int:
             continue
         say(f"{each.artefact.id} scale={each.scale} reading={each.reading}: {overview.counts(record)}")
         sys.stdout.write(f"{each.folder}\n")
+        if committed is not None:
+            at = f"{each.scale}-{each.reading}"
+            differs = check.tell(each.artefact, committed / each.artefact.id / at, each.folder / at)
+            code = max(code, differs)
     papers = Path(asked.outputs) / "papers"
     papers.mkdir(parents=True, exist_ok=True)
     say(f"everything in one file: {report.write(papers, asked.config_dir)}")

@@ -10,6 +10,7 @@ from typing import Any
 from dpfl_bench.papers.artefact import Claim, Printed
 from dpfl_bench.papers.evidence import Evidence
 from dpfl_bench.papers.overview import FILE
+from dpfl_bench.results import made
 from dpfl_bench.results.escape import plain
 from dpfl_bench.results.exhibits import figure, table
 from dpfl_bench.results.folder import RunFolder
@@ -38,14 +39,16 @@ def write(evidence: Evidence, command: str, width: str) -> dict[str, Any]:
         elsewhere = block.elsewhere(evidence.scale, evidence.reading, evidence.reduced)
         blocks.append((block, matches(block, evidence.sources(block.sweeps), elsewhere)))
     record = _record(evidence, command, blocks)
+    data = table.of_marks(marks, nominal)
     if artefact.table is None:
         rows = table.of_figures(artefact.figures, marks, nominal)
     else:
         chosen = evidence.sources(artefact.table.sweeps)
         rows = table.pivot(artefact.table, chosen, names, blocks, nominal)
+        data.rows.extend(table.numbers(artefact.table, chosen, names, nominal))
     note = _note(record, evidence.sources(), nominal)
     texts = {
-        "data.csv": table.of_marks(marks, nominal).csv(),
+        "data.csv": data.csv(),
         "table.csv": rows.csv(),
         "table.md": f"{rows.markdown()}\n{plain(note)}\n",
         "table.tex": rows.latex(f"{artefact.title}. {note}"),
@@ -86,9 +89,11 @@ def _record(evidence: Evidence, command: str, blocks: Blocks) -> dict[str, Any]:
         "lacks": {each.name: each.lacks for each in sweeps if each.lacks},
         "open": artefact.open,
         "commands": [command, *(line for each in sweeps for line in each.commands)],
+        "unfinished": sum(each.unfinished for each in sweeps),
         "runs": [str(path) for path in runs],
         "seconds": round(sum(run.result["seconds"] for run in runs.values()), 1),
         "origin": _origin([*runs.values()]),
+        "made": made.of_sources(sources),
     }
 
 

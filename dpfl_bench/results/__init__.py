@@ -7,6 +7,8 @@
 | origin.py, code_hashes.py | the code and data that made a result, by hashes |
 | provenance.py | whether they are those of now |
 | environment.py | env.json and diff.patch |
+| made.py | what made a set of runs, and on which kind of machine |
+| agreement.py | whether two tables have the same numbers, by bits or by intervals |
 | sweeps.py | sweep.json |
 | summary.py | a result in one line |
 | differences.py | where two run folders differ |

@@ -25,8 +25,8 @@ def tell(first: RunFolder, second: RunFolder, known: dict[str, Any], anew: dict[
         say(line)
     lines = [
         *_tables(first, second),
-        *_numbers("result.json", known, anew),
-        *_numbers("privacy.json", *_privacy(first, second)),
+        *numbers("result.json", known, anew),
+        *numbers("privacy.json", *_privacy(first, second)),
     ]
     for line in lines[:SHOWN]:
         say(f"differs: {line}")
@@ -94,16 +94,16 @@ def _first_other(
     return f"metrics.csv: had {len(rows)} rows, now {len(other_rows)}, or ends otherwise"
 
 
-def _numbers(path: str, was: Any, now: Any) -> Iterator[str]:
+def numbers(path: str, was: Any, now: Any) -> Iterator[str]:
     """Every value of the two that is not the same, by its name."""
     if isinstance(was, dict) and isinstance(now, dict):
         for key in dict.fromkeys([*was, *now]):
             if key not in NOT_NUMBERS:
-                yield from _numbers(
+                yield from numbers(
                     f"{path}: {key}" if ":" not in path else f"{path}.{key}", was.get(key), now.get(key)
                 )
     elif isinstance(was, list) and isinstance(now, list) and len(was) == len(now):
         for place, pair in enumerate(zip(was, now, strict=True)):
-            yield from _numbers(f"{path}[{place}]", *pair)
+            yield from numbers(f"{path}[{place}]", *pair)
     elif was != now:
         yield f"{path} was {was}, now {now}"

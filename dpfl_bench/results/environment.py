@@ -8,8 +8,6 @@ import platform
 import shlex
 import subprocess
 import sys
-from collections.abc import Sequence
-from contextlib import suppress
 from functools import cache
 from importlib import import_module, metadata
 from pathlib import Path
@@ -18,7 +16,7 @@ from typing import Any
 import dpfl_bench
 from dpfl_bench.machine.device import numpy_multiplies
 from dpfl_bench.results.code_hashes import PACKAGE, is_installed
-from dpfl_bench.results.folder import BROKEN, RunFolder
+from dpfl_bench.results.folder import RunFolder
 from dpfl_bench.results.origin import Origin
 
 PACKAGES = (
@@ -43,7 +41,6 @@ DIFF = (
     "--src-prefix=a/",
     "--dst-prefix=b/",
 )  # whatever the user has set
-LOOKED_AT = 200  # runs, for versions and commits
 NOT_COUNTED = "/.hydra/"  # runs write theirs
 
 
@@ -71,28 +68,14 @@ def environment(device: str) -> dict[str, Any]:
         "python": platform.python_version(),
         "platform": platform.platform(),
         "host": platform.node(),
-        "cpu": _cpu(),
+        "cpu": _cpuinfo("model name") or platform.processor() or None,
+        "family": " ".join(filter(None, map(_cpuinfo, ("vendor_id", "cpu family", "model")))) or None,
         "device": device,
         "threads": torch.get_num_threads(),
         "products": "numpy" if device.startswith("cpu") and numpy_multiplies() else "torch",
         "command": shlex.join(sys.argv),
         "cwd": str(Path.cwd()),
     }
-
-
-def told_by(runs: Sequence[Path], moved: Path) -> tuple[list[str], list[str]]:
-    """Commits and versions, as the env.json of runs tell. moved: where their folders may be now."""
-    commits: dict[str, None] = {}
-    versions: dict[str, None] = {}
-    for run in runs[:LOOKED_AT]:
-        here = moved / run.name
-        with suppress(OSError, *BROKEN):
-            told: Any = RunFolder(here if here.is_dir() else run).read("env.json")
-            packages = [f"{name} {version}" for name, version in told["versions"].items()]
-            words = [f"dpfl-bench {told['dpfl_bench']}", f"Python {told['python']}", *packages]
-            commits[f"{told.get('commit') or 'unknown'}{' with changes' if told.get('dirty') else ''}"] = None
-            versions[", ".join(words)] = None
-    return list(commits), list(versions)
 
 
 @cache
@@ -171,12 +154,13 @@ def _own_trees(origin: Origin) -> list[Path]:
 
 
 @cache
-def _cpu() -> str | None:
+def _cpuinfo(key: str) -> str | None:
+    """The processor's, where Linux tells."""
     try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-        return next(line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+        lines = (line.partition(":") for line in Path("/proc/cpuinfo").read_text().splitlines())
+        return next(value.strip() for name, _, value in lines if name.strip() == key)
     except (OSError, StopIteration):
-        return platform.processor() or None
+        return None
 
 
 def _version(name: str) -> str | None:

@@ -13,6 +13,7 @@ from dpfl_bench.config.compose import Composed, Composer
 from dpfl_bench.config.settings import Settings
 from dpfl_bench.config.validate import settings
 from dpfl_bench.config.words import word
+from dpfl_bench.data.folder import data_root
 from dpfl_bench.results.folder import RunFolder
 from dpfl_bench.results.select.sources import Facts, Run, Source
 from dpfl_bench.sweep import points
@@ -106,13 +107,11 @@ class Gathered:
 
     def _keep_what_can_run(self, planned: Mapping[Point, Settings]) -> None:
         """Runs whose data are not on this machine are left out."""
-        from dpfl_bench.data.overview import absent  # with numpy
-
         known: dict[str, str] = {}
         for point, run in planned.items():
             key = json.dumps(run.dataset, sort_keys=True, default=str)
             if key not in known:
-                known[key] = absent(run.dataset)
+                known[key] = _absent(run.dataset)
             self.lacks = known[key] or self.lacks
             if not known[key]:
                 self.points[point] = run
@@ -132,15 +131,13 @@ class Gathered:
         composed, does = self.place.composer.job(job), self.recipe.does
         if does == "plan" and not composed.config["theory"]["measured"]:
             return self._told(composed)  # without data
-        from dpfl_bench.data.overview import absent
-
-        if line := absent(settings(composed, used=("dataset",)).dataset):
+        if line := _absent(settings(composed, used=("dataset",)).dataset):
             self.lacks = line
             return None
         try:
             return self._told(composed)
         except ValueError as error:  # not all is here, or it cannot be dealt like that
-            self.lacks = str(error)
+            self.lacks = str(error).replace(f"{data_root(None)}/", "")  # no folder of this machine
             return None
 
     def _told(self, composed: Composed) -> Facts:
@@ -154,3 +151,12 @@ class Gathered:
 
         data = load_data(chosen)
         return Facts(self.name, "data", composed.by_name, spread(data.records, data.parts, data.test_sizes))
+
+
+def _absent(dataset: Mapping[str, Any]) -> str:
+    """Why there are no runs, in words without this machine's folders: they go into reports."""
+    from dpfl_bench.data.overview import absent  # with numpy
+
+    name = dataset.get("name")
+    words = f"dataset={name}: its files are not here; `dpfl-bench data fetch {name}` gets them, or says how"
+    return words if absent(dataset) else ""

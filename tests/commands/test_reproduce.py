@@ -12,6 +12,7 @@ from helpers.artefacts import content, verdict_of, write
 from helpers.command import Said, call
 
 from dpfl_bench.algorithms.fedavg import FedAvg
+from dpfl_bench.papers import overview
 
 
 def reproduce(*words: str, which: str = "own/fig9") -> Said:
@@ -62,6 +63,8 @@ def test_folder_files_and_the_verdicts_keys(again: Path) -> None:
     }
     for claim in record["claims"]:
         assert claim.keys() >= {"id", "says", "verdict", "evidence"}
+    assert [made["machine"]["threads"] for made in record["made"]] == [1, None], "the runs, and the plans"
+    assert record["unfinished"] == 0
     for printed in record["printed"]:
         assert printed.keys() >= {"what", "place", "printed", "ours", "interval", "match"}
     assert {claim["id"]: claim["verdict"] for claim in record["claims"]} | {"falls": ""} == {
@@ -73,7 +76,7 @@ def test_folder_files_and_the_verdicts_keys(again: Path) -> None:
     assert record["eps"]["nominal"] == 3
     assert record["eps"]["valid"] == pytest.approx([1, 4], rel=1e-3)
     assert len(record["runs"]) == len(set(record["runs"])) == 8
-    assert len((again / "data.csv").read_text().splitlines()) == 1 + 4 * 4 + 2 * 2
+    assert len((again / "data.csv").read_text().splitlines()) == 1 + 4 * 4 + 2 * 2 + 4  # with the table
     stage = record["commands"][-1]
     assert "points=[{algo:dp_fedavg,local_steps:" in stage
     assert stage.endswith("-cd mine")
@@ -191,6 +194,7 @@ SMALL: dict[str, Any] = {
 OWN = """
 from dataclasses import dataclass
 from dpfl_bench.algorithms.fedavg import FedAvg
+from dpfl_bench.papers import overview
 
 @dataclass(frozen=True)
 class Uphill(FedAvg):
@@ -257,3 +261,19 @@ def test_list_papers(again: Path) -> None:
     ]
     assert (row["line"], row["place"]) == ("Loss against local steps, small", "Figure 9")
     assert "2 exact, 1 differs" in row["reproduced"]["smoke-paper"]
+    assert row["committed"] == {}
+    assert row["claims"]["smoke-paper"]["plans"]["verdict"] == "holds"
+
+
+@pytest.mark.slow
+def test_list_papers_has_what_is_committed_and_not_made_here(
+    again: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(again.parent, "reports/own")
+    shutil.move("reports/own/fig9/smoke-paper", "reports/own/fig9/cpu-paper")
+    monkeypatch.setattr(overview, "COMMITTED", Path("reports"))
+    shown = call("list", "papers", "-cd", "mine")
+    assert "    smoke-paper: claims: " in shown.out
+    assert "    cpu-paper, committed: claims: " in shown.out
+    shutil.copytree("reports/own/fig9/cpu-paper", again / "cpu-paper")
+    assert "committed" not in call("list", "papers", "-cd", "mine").out, "one's own comes first"

@@ -29,12 +29,21 @@ PRINTED = {
     **{"id": "p", "what": "test accuracy, %", "place": "Table 1", "at": "eps 2 / 5", "printed": 45.5},
     **{"std": 0.7, "ours": 44.25, "interval": [43.0, 46.0], "match": "within", "why": ""},
 }
+MADE: dict[str, Any] = {
+    **{"dpfl_bench": "0.1.0", "results_version": 10, "commit": "abc123", "dirty": False, "python": "3.13.1"},
+    "versions": {"torch": "2.13.0", "numpy": "2.4.6", "scipy": "1.17.1", "dp-accounting": "0.6.0"},
+    "machine": {
+        **{"system": "Linux glibc2.36", "cpu": "AMD EPYC", "family": "AuthenticAMD 26 2"},
+        **{"device": "cpu", "threads": 1, "products": "numpy"},
+    },
+}
 RECORD: dict[str, Any] = {
     **{"scale": "smoke", "reading": "paper", "place": "Figure 1", "title": "Errors over local steps"},
     **{"eps": {"nominal": [2, 13], "valid": [0.86, [8.5, INF]]}, "nominal_how": "Theorem 3, q = 1"},
     **{"not_accounted": [], "reduced": "20 of 500 rounds", "lacks": {}, "open": ["q is not stated"]},
     **{"commands": ["dpfl-bench reproduce a/fig1 scale=smoke reading=paper"], "runs": [], "seconds": 1.5},
     "origin": {"data": ["0123456789abcdef"], "package": ["fedcba9876543210"]},
+    "made": [MADE],
 }
 TABLE = "algorithm,error,rounds\nDP-FedAvg,0.10,20\nDP-ScaffNew,0.090,100\nFedAvg,inf,3\n"
 

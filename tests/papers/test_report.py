@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from html import escape
 from html.parser import HTMLParser
@@ -10,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers.reported import CLAIM, PRINTED, artefact
+from helpers.reported import CLAIM, MADE, PRINTED, artefact
 
 from dpfl_bench.papers import report
 from dpfl_bench.results.pages.page import anchor
@@ -194,25 +193,14 @@ def test_a_folder_that_cannot_be_read_is_left_out(broken: str) -> None:
     assert page.count("<article") == 1
 
 
-def test_commits_and_versions_are_those_of_the_runs() -> None:
-    told = {
-        "commit": "abc123",
-        "dirty": True,
-        "dpfl_bench": "0.1.0",
-        "python": "3.11",
-        "versions": {"torch": "2.9"},
-    }
-    for name in ("r1", "r2"):
-        Path(name).mkdir()
-        Path(name, "env.json").write_text(json.dumps(told))
-    artefact(Path("out/papers"), "mine/fig1", runs=["r1", "r2", "gone"])
+def test_commits_versions_and_machine_are_those_of_the_runs() -> None:
+    other = {**MADE, "dirty": True, "machine": {**MADE["machine"], "cpu": "Xeon"}}
+    artefact(Path("out/papers"), "mine/fig1", made=[MADE, other])
     text = Page(written()).text
-    assert text.count("abc123 with changes") == 1
-    assert "dpfl-bench 0.1.0, Python 3.11, torch 2.9" in text
-    Path("out/papers/runs").mkdir()
-    for name in ("r1", "r2"):
-        Path(name).rename(f"out/papers/runs/{name}")
-    assert "abc123 with changes" in Page(written()).text, "outputs may be moved"
+    assert text.count("abc123 abc123 with changes") == 1
+    assert text.count("dpfl-bench 0.1.0, results 10, Python 3.13.1, torch 2.13.0, numpy 2.4.6") == 1
+    assert "cpu AMD EPYC" in text
+    assert "cpu Xeon" in text
 
 
 def test_the_same_folders_are_the_same_bytes() -> None:

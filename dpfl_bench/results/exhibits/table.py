@@ -7,7 +7,7 @@ from __future__ import annotations
 import csv
 import io
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -110,10 +110,25 @@ def of_marks(marks: Marks, nominal: float | None = None) -> Rows:
     rows = []
     for name, drawn in marks.items():
         for mark, cell in ((each.mark, each.cell) for each in drawn):
-            numbers = [_exactly(value) for value in (mark.x, mark.y, mark.low, mark.high)]
-            more = [str(cell.interval.count), *_eps([cell], nominal)]
-            rows.append([name, mark.row, mark.column, mark.line, *numbers, *more])
+            alone = cell.exact and mark.low is None  # its own interval
+            ends = (mark.y, mark.y) if alone else (mark.low, mark.high)
+            at = [name, mark.row, mark.column, mark.line]
+            rows.append([*at, *_row((mark.x, mark.y, *ends), cell, nominal)])
     return Rows(["figure", "row", "column", "line", "x", "y", "low", "high", "n", *EPS], rows)
+
+
+def numbers(
+    table: Table, sources: Sequence[Source], names: Names, nominal: float | None = None
+) -> Iterator[list[str]]:
+    """Every number of the table, as rows beside those of the figures."""
+    for cell in cells(sources, table.question(*table.groups)):
+        if not math.isnan(cell.mean):
+            labels = (_label(cell, fields, names) for fields in (table.rows, table.columns))
+            yield ["table", *labels, "", *_row((None, cell.mean, *cell.interval.ends), cell, nominal)]
+
+
+def _row(values: Sequence[float | None], cell: Cell, nominal: float | None) -> list[str]:
+    return [*map(_exactly, values), str(cell.interval.count), *_eps([cell], nominal)]
 
 
 def _exactly(value: float | None) -> str:

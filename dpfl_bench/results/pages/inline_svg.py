@@ -13,7 +13,7 @@ REFERRED = {f"{{{SVG}}}{name}" for name in ("path", "clipPath", "linearGradient"
 DROPPED = {"metadata", "script", "foreignObject", "title", "desc", "image", "a", "animate", "set", "style"}
 
 
-GLYPH = re.compile(r"DejaVuSans[\w-]*")  # ids of letters, which all pictures draw alike
+GLYPH = re.compile(r"(DejaVuSans|G)[\w-]*")  # ids of letters, which all pictures draw alike
 
 
 class Pictures:

@@ -68,6 +68,21 @@ def of_prediction(values: Mapping[Key, float], runs: int) -> Interval:
     return _student(counted(values), lambda n: 1 / n + (1 / runs if runs else 0))
 
 
+def of_spread(mean: float, std: float, count: int) -> Interval:
+    """The interval of a mean whose values' standard deviation is known."""
+    half = _quantile(count - 1) * std / math.sqrt(count) if count >= LEAST else math.inf
+    return Interval(mean, mean - half, mean + half, count)
+
+
+def agree(first: Interval, second: Interval) -> bool:
+    """Whether each mean lies where the other's seeds expect that of so many further ones."""
+    apart = abs(first.mean - second.mean)
+    return all(
+        apart <= one.half * math.sqrt(1 + one.count / other.count)
+        for one, other in ((first, second), (second, first))
+    )
+
+
 def exactly(value: float) -> Interval:
     """Of a number without randomness."""
     return Interval(value, value, value, 1)

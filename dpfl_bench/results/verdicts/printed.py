@@ -67,6 +67,7 @@ class Match:
     interval: tuple[float, float] | None
     match: str
     why: str
+    exact: bool = False  # ours has no randomness
 
 
 class Verdict(NamedTuple):
@@ -89,7 +90,8 @@ def matches(printed: Printed, sources: Sequence[Source], elsewhere: str = "") ->
         mean = None if cell is None or not math.isfinite(cell.mean) else cell.mean
         why = "; ".join(filter(None, (why, explained.get(place, "") if match == DIFFERS else "")))
         told = (printed.id, printed.what, printed.place, place, float(number), std.get(key))
-        result.append(Match(*told, mean, interval, match, why))
+        exact = cell is not None and cell.exact
+        result.append(Match(*told, mean, interval, match, why, exact))
     return result
 
 

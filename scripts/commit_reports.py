@@ -1,0 +1,142 @@
+"""docs/reports of what is finished at scale cpu, and the verdicts' tables in docs/papers.md.
+
+    .venv/bin/python scripts/commit_reports.py OUTPUTS [PAPER/ARTEFACT ...]
+
+Copies OUTPUTS/papers/PAPER/ARTEFACT/cpu-READING (without names, all that are finished) without this
+machine's folders, and makes docs/reports/report.html and the tables anew. Without OUTPUTS it makes
+these alone.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+from dpfl_bench.papers import report
+from dpfl_bench.papers.overlays import READINGS
+from dpfl_bench.papers.overview import COMMITTED, FILE, states
+from dpfl_bench.results.escape import markdown
+
+SCALE = "cpu"
+COPIED = ("data.csv", "table.csv", "table.md", "*.svg")
+LARGE = 100_000  # characters of a data.csv that is packed
+PAGE = COMMITTED.parent / "papers.md"
+BEGIN, END = "<!-- verdicts: written by scripts/commit_reports.py -->", "<!-- end of the verdicts -->"
+HEAD = "| claim, in the paper's words | artefact | reading=paper | reading=exact |\n|---|---|---|---|\n"
+OF_A_MACHINE = re.compile(r"(?<![\w.)\]}>])/(tmp|home|root|work|mnt|opt|var|data|Users)/")
+
+
+def main(words: list[str]) -> int:
+    if words:
+        outputs, *names = words
+        for folder in sorted(Path(outputs, "papers").glob(f"*/*/{SCALE}-*")):
+            if not names or "/".join(folder.parts[-3:-1]) in names:
+                copy(folder, COMMITTED / folder.relative_to(Path(outputs, "papers")))
+    report.write(COMMITTED)
+    PAGE.write_text(with_tables(PAGE.read_text(), COMMITTED))
+    size = sum(file.stat().st_size for file in COMMITTED.rglob("*") if file.is_file())
+    print(f"{COMMITTED}: {size / 1e6:.1f} MB")
+    return 0
+
+
+def copy(folder: Path, target: Path) -> None:
+    """What a reader needs, with the commands as anybody types them."""
+    record = json.loads((folder / FILE).read_text())
+    name = f"{record['artefact']} {folder.name}"
+    if record.get("unfinished", 1):
+        print(f"{name}: not finished, left out")
+        return
+    texts = {file.name: file.read_text() for pattern in COPIED for file in folder.glob(pattern)}
+    texts[FILE] = json.dumps(published(record), indent=1) + "\n"
+    for file, text in texts.items():
+        if found := OF_A_MACHINE.search(text):
+            raise SystemExit(f"{name}: {file}: {found[0]}: expected no folder of this machine")
+    shutil.rmtree(target, ignore_errors=True)
+    target.mkdir(parents=True)
+    for file, text in texts.items():
+        if file == "data.csv" and len(text) > LARGE:
+            (target / f"{file}.gz").write_bytes(gzip.compress(text.encode(), mtime=0))
+        else:
+            (target / file).write_text(slim(text) if file.endswith(".svg") else text)
+    dirty = [made["commit"] for made in record["made"] if made["dirty"]]
+    print(f"{name}: copied{'; made by a commit with changes' if dirty else ''}")
+
+
+def published(record: dict[str, Any]) -> dict[str, Any]:
+    """Runs by their ids, and commands with the default outputs."""
+    own = next((word for word in record["commands"][0].split() if word.startswith("outputs=")), "")
+    commands = record["commands"]
+    if own:
+        commands = [line.replace(f"{own}/papers", "outputs=outputs/papers") for line in commands]
+        commands = [line.replace(f" {own}", "") for line in commands]
+    return {**record, "commands": commands, "runs": [Path(run).name for run in record["runs"]]}
+
+
+def slim(svg: str) -> str:
+    """The same picture in fewer bytes: places with a hundredth of a point, paths on one line, short
+    names of letters, a style once for all marks of a line.
+    """
+
+    def coarse(found: re.Match[str]) -> str:
+        return re.sub(r"(\.\d\d)\d+", r"\1", found[0])
+
+    def path(found: re.Match[str]) -> str:
+        return re.sub(r"\s*([A-Za-z])\s*", r"\1", coarse(found).strip())
+
+    svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)  # the title says it
+    svg = re.sub(r'(?<=\sd=")[^"]*', path, svg)
+    svg = re.sub(r'(?<=\s[xy]=")[^"]*|(?<=points=")[^"]*|(?<=translate\()[^)]*', coarse, svg)
+    svg = re.sub(r'transform="translate\(([-\d.]+) 0\)"/>', r'x="\1"/>', svg)  # of letters
+    svg = svg.replace("DejaVuSans", "G").replace("xlink:href", "href")
+    svg = re.sub(r"\s*\n\s*", "\n", svg)
+    same = r'<g([^>]*)>\n((?:<use [^>]*( style="[^"]*")/>\n)(?:<use [^>]*\3/>\n)*)</g>'
+    return re.sub(same, lambda f: f"<g{f[1]}{f[3]}>\n{f[2].replace(f[3], '')}</g>", svg)
+
+
+def with_tables(page: str, reports: Path) -> str:
+    """The page with the verdicts between its two marks."""
+    head, _, rest = page.partition(BEGIN)
+    return f"{head}{BEGIN}\n{tables(reports)}{END}{rest.partition(END)[2]}"
+
+
+def tables(reports: Path) -> str:
+    """A table for each paper: each claim's verdict in both readings."""
+    parts = []
+    papers: dict[str, dict[str, Any]] = {}
+    for file in sorted(reports.glob(f"*/*/{SCALE}-*/{FILE}")):
+        papers.setdefault(file.parts[-4], {})["/".join(file.parts[-4:-2])] = None
+    for paper, names in papers.items():
+        rows = [row for name in sorted(names, key=report.in_order) for row in _rows(reports, name)]
+        parts.append(f"\n### {paper}: claim by claim\n\n{HEAD}{''.join(rows)}")
+    return "".join(parts) + ("\n" if parts else "")
+
+
+def _rows(reports: Path, name: str) -> list[str]:
+    known = states(reports, name)
+    by_claim: dict[str, dict[str, Any]] = {}
+    for reading in READINGS:
+        for claim in known.get(f"{SCALE}-{reading}", {"claims": []})["claims"]:
+            by_claim.setdefault(claim["id"], {})[reading] = claim
+    rows = []
+    for readings in by_claim.values():
+        claim = next(iter(readings.values()))
+        said = [_said(readings.get(reading)) for reading in READINGS]
+        words = f"`{claim['id']}`: {markdown(claim['says'])}"
+        rows.append(f"| {words} | {name.partition('/')[2]} | {' | '.join(said)} |\n")
+    return rows
+
+
+def _said(claim: dict[str, Any] | None) -> str:
+    if claim is None or claim["evidence"].startswith("a claim of reading="):
+        return "–"
+    why = f": {claim['evidence']}" if claim["verdict"].startswith("cannot") else ""
+    return markdown(f"{claim['verdict']}{why}")
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,171 @@
+"""docs/reports, as committed: the artefacts' own claims, no folder of a machine, and the page and
+the tables that today's code makes of them. And the script that copies them.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+import commit_reports
+import pytest
+from helpers.reported import artefact as reported
+
+from dpfl_bench.papers import report
+from dpfl_bench.papers.artefact import artefacts, load
+from dpfl_bench.papers.overview import COMMITTED
+
+MOST = 15_000_000  # bytes
+FOLDERS = sorted(file.parent for file in COMMITTED.glob("*/*/*/verdict.json"))
+NAMES = ["/".join(folder.parts[-3:]) for folder in FOLDERS]
+
+
+def files(folder: Path) -> list[Path]:
+    return [file for file in sorted(folder.rglob("*")) if file.is_file()]
+
+
+def text_of(file: Path) -> str:
+    content = file.read_bytes()
+    return (gzip.decompress(content) if file.suffix == ".gz" else content).decode()
+
+
+@pytest.mark.parametrize("folder", FOLDERS, ids=NAMES)
+def test_the_claims_are_those_of_the_file(folder: Path) -> None:
+    record = json.loads((folder / "verdict.json").read_text())
+    artefact = load(artefacts()[record["artefact"]])
+    assert folder.parts[-3:] == (artefact.paper, artefact.name, f"{record['scale']}-{record['reading']}")
+    told = [(claim["id"], claim["says"], claim["kind"]) for claim in record["claims"]]
+    assert told == [(claim.id, claim.says, claim.kind) for claim in artefact.claims]
+    assert all(claim["verdict"] and claim["evidence"] for claim in record["claims"])
+    assert record["unfinished"] == 0
+    assert record["made"]
+
+
+@pytest.mark.parametrize("folder", FOLDERS, ids=NAMES)
+def test_no_folder_of_a_machine_is_told(folder: Path) -> None:
+    for file in files(folder):
+        assert not commit_reports.OF_A_MACHINE.search(text_of(file)), file.name
+
+
+def test_they_are_small() -> None:
+    assert sum(file.stat().st_size for file in files(COMMITTED)) < MOST
+
+
+@pytest.mark.skipif(not FOLDERS, reason="no report is committed")
+def test_the_page_is_what_is_made_of_them(tmp_path: Path) -> None:
+    shutil.copytree(COMMITTED, tmp_path / "reports")
+    again = report.write(tmp_path / "reports").read_text()
+    assert again == (COMMITTED / report.NAME).read_text(), "run scripts/commit_reports.py"
+
+
+def test_the_tables_are_what_the_reports_say() -> None:
+    text = commit_reports.PAGE.read_text()
+    assert text == commit_reports.with_tables(text, COMMITTED), "run scripts/commit_reports.py"
+
+
+# --- the script ---
+
+DATA = "figure,row,column,line,x,y,low,high,n,nominal eps,eps that holds\nf,,,l,1.0,0.5,0.4,0.6,3,3,1.5\n"
+OWN = "/tmp/mine/outputs"
+COMMANDS = {
+    "commands": [
+        f"dpfl-bench reproduce mine/fig1 scale=cpu reading=paper outputs={OWN}",
+        f"dpfl-bench run -m rounds=3 outputs={OWN}/papers",
+    ],
+    "runs": [f"{OWN}/papers/runs/0123456789"],
+}
+
+
+def finished(name: str = "mine/fig1", at: str = "cpu-paper", **more: Any) -> Path:
+    """Where `reproduce` left it."""
+    folder = reported(Path("out/papers"), name, at, **{**COMMANDS, "unfinished": 0, **more})
+    (folder / "data.csv").write_text(DATA)
+    return folder
+
+
+@pytest.fixture
+def here(monkeypatch: pytest.MonkeyPatch) -> Path:
+    """In the place of docs/."""
+    page = Path("papers.md")
+    page.write_text(f"before\n{commit_reports.BEGIN}\nold\n{commit_reports.END}\nafter\n")
+    monkeypatch.setattr(commit_reports, "COMMITTED", Path("reports"))
+    monkeypatch.setattr(commit_reports, "PAGE", page)
+    return Path("reports")
+
+
+def test_what_is_finished_is_copied(here: Path) -> None:
+    finished()
+    finished("mine/fig2", "cpu-exact")
+    finished("mine/fig3", "smoke-paper")
+    finished("mine/fig4", unfinished=3)
+    finished("mine/fig5")
+    commit_reports.main(["out", "mine/fig1", "mine/fig2", "mine/fig3", "mine/fig4"])
+    assert {str(f.parent.relative_to(here)) for f in here.glob("*/*/*/verdict.json")} == {
+        "mine/fig1/cpu-paper",
+        "mine/fig2/cpu-exact",
+    }
+    copied = here / "mine/fig1/cpu-paper"
+    assert {file.name for file in copied.iterdir()} == {
+        "verdict.json",
+        "data.csv",
+        "table.csv",
+        "figure0.svg",
+    }
+    record = json.loads((copied / "verdict.json").read_text())
+    assert record["commands"] == [
+        "dpfl-bench reproduce mine/fig1 scale=cpu reading=paper",
+        "dpfl-bench run -m rounds=3 outputs=outputs/papers",
+    ]
+    assert record["runs"] == ["0123456789"]
+    assert "the optimum is interior" in (here / "report.html").read_text()
+
+
+def test_the_tables_are_written_between_the_marks(here: Path) -> None:
+    finished()
+    why = {"verdict": "cannot be tested at this scale", "evidence": "5 | rounds"}
+    claim = json.loads((finished() / "verdict.json").read_text())["claims"][0]
+    finished(at="cpu-exact", claims=[{**claim, **why}])
+    commit_reports.main(["out"])
+    text = Path("papers.md").read_text()
+    assert text.startswith("before\n")
+    assert text.endswith(f"{commit_reports.END}\nafter\n")
+    assert "### mine: claim by claim" in text
+    row = "| `c`: the optimum is interior | fig1 | holds | cannot be tested at this scale: 5 \\| rounds |"
+    assert row in text.splitlines()
+    commit_reports.main([])
+    assert Path("papers.md").read_text() == text
+
+
+@pytest.mark.parametrize("where", ["/tmp/x/data", "see /home/me/data", "`/root/x`"])
+def test_a_folder_of_the_machine_is_refused(where: str, here: Path) -> None:
+    finished(lacks={"main": where})
+    with pytest.raises(SystemExit, match="expected no folder of this machine"):
+        commit_reports.main(["out"])
+
+
+def test_a_long_table_is_packed_the_same_way_each_time(here: Path) -> None:
+    (finished() / "data.csv").write_text(long := DATA + DATA.splitlines()[1] * 9000)
+    packed = here / "mine/fig1/cpu-paper/data.csv.gz"
+    commit_reports.main(["out"])
+    before = packed.read_bytes()
+    assert gzip.decompress(before).decode() == long
+    commit_reports.main(["out"])
+    assert packed.read_bytes() == before
+    assert not packed.with_name("data.csv").exists()
+
+
+def test_a_slim_picture_has_the_same_places() -> None:
+    """Each number to a hundredth, in the same order."""
+    full = (finished() / "figure0.svg").read_text()
+    slim = commit_reports.slim(full)
+    assert len(slim) < 0.8 * len(full)
+    assert commit_reports.slim(slim) == slim
+    paths = [re.findall(r'\sd="([^"]*)', svg) for svg in (full, slim)]
+    numbers = [[float(n) for n in re.findall(r"-?\d+\.?\d*", " ".join(each))] for each in paths]
+    assert numbers[1] == pytest.approx(numbers[0], abs=0.01)
+    letters = [re.findall(r"[A-Za-z]", " ".join(each)) for each in paths]
+    assert letters[1] == letters[0]
