@@ -37,7 +37,7 @@ def text_of(file: Path) -> str:
 def test_the_claims_are_those_of_the_file(folder: Path) -> None:
     record = json.loads((folder / "verdict.json").read_text())
     artefact = load(artefacts()[record["artefact"]])
-    assert folder.parts[-3:] == (artefact.paper, artefact.name, f"{record['scale']}-{record['reading']}")
+    assert "/".join(folder.parts[-3:]) == f"{artefact.id}/{record['scale']}-{record['reading']}"
     told = [(claim["id"], claim["says"], claim["kind"]) for claim in record["claims"]]
     assert told == [(claim.id, claim.says, claim.kind) for claim in artefact.claims]
     assert all(claim["verdict"] and claim["evidence"] for claim in record["claims"])
