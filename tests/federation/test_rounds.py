@@ -15,7 +15,7 @@ from helpers.federations import CONF
 from model_rounds import CASES, is_whole, lacking, sample, tried
 
 UNITS = {"client": ("dp_fedavg",), "record": ("dp_scaffold", "privacy=record")}
-# of VGG-11. The first is so large that, as of the whole, only one vector of sums fits (`most_groups`);
+# of VGG-11. The first is so large that, as of the whole, one vector of sums fits (`most_groups`);
 # SCAFFOLD has many vectors
 HEADS = {"client": "[1024,64]", "record": "[64,64]"}
 
