@@ -8,7 +8,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,15 +18,15 @@ import torch
 from helpers.command import BINARY, read
 from helpers.federations import settings_of
 from helpers.forks import Forks
-from helpers.processes import all_gone, children, group, named_memory, until
+from helpers.processes import alive, all_gone, children, group, named_memory, until
 from helpers.runs import same_numbers
 
 pytestmark = pytest.mark.slow
 
 LONG = (
-    "total_steps=1000",
+    "total_steps=600",
     "local_steps=2",
-    "eval_every=50",
+    "eval_every=20",
     "checkpoint_every=60",
     "plot=false",
     "device=cpu",
@@ -69,41 +69,47 @@ class Started:
     last one came.
     """
 
-    process: subprocess.Popen[str]
+    pid: int
+    code: Callable[[], int]
     workers: list[int]
     folder: Path
 
     def end(self) -> int:
         """Its exit code; nobody of its group is left."""
-        code = self.process.wait(timeout=20)
+        assert all_gone([self.pid], 20)
+        code = self.code()
         assert all_gone(self.workers, 3)
-        assert group(self.process.pid) == []
+        assert group(self.pid) == []
         assert not (self.folder / "result.json").exists(), "it ended before: the test would show nothing"
         return code
 
 
 @contextmanager
-def started(whole: Whole, outputs: Path, workers: int = 2) -> Iterator[Started]:
-    folder = outputs / "runs" / whole.folder.name
+def started(whole: Whole, outputs: Path, workers: int = 2, installed: bool = False) -> Iterator[Started]:
+    """By a fork, or as the installed command, which takes seconds to import what it needs."""
+    folder, errors = outputs / "runs" / whole.folder.name, outputs / "stderr.txt"
     had = _rows(folder)
-    command = [str(BINARY), "run", *whole.given, f"engine.workers={workers}", f"outputs={outputs}"]
-    with (outputs / "stderr.txt").open("w") as errors:
-        process = subprocess.Popen(
-            command, stderr=errors, stdout=subprocess.DEVNULL, text=True, start_new_session=True
-        )
+    command = ("run", *whole.given, f"engine.workers={workers}", f"outputs={outputs}")
+    if installed:
+        with errors.open("w") as stream:
+            process = subprocess.Popen(
+                [BINARY, *command], stderr=stream, stdout=subprocess.DEVNULL, start_new_session=True
+            )
+        pid, code = process.pid, process.wait
+    else:
+        child = whole.server.lead(*command, err=errors)
+        pid, code = child.pid, child.end
     try:
-        assert until(
-            lambda: (_rows(folder) > had + 2 and _rounds(folder) > 0) or process.poll() is not None, 60
-        )
-        found = children(process.pid)
+        assert until(lambda: (_rows(folder) > had + 2 and _rounds(folder) > 0) or not alive(pid), 60)
+        found = children(pid)
         assert len(found) == workers
-        assert not named_memory(process.pid)
+        assert not named_memory(pid)
         assert not any(named_memory(worker) for worker in found)
-        yield Started(process, found, folder)
+        yield Started(pid, code, found, folder)
     finally:
-        if process.poll() is None:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+        if alive(pid):
+            os.killpg(pid, signal.SIGKILL)
+            code()
 
 
 def _rows(folder: Path) -> int:
@@ -119,9 +125,10 @@ def _rounds(folder: Path) -> int:
 
 @pytest.mark.parametrize(("name", "victim"), [("dp_scaffnew", 0), ("dp_scaffold", 1)])
 def test_a_killed_worker(
-    server: Forks, name: str, victim: int, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+    whole: Whole, name: str, victim: int, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    whole = undisturbed(server, name, tmp_path_factory.mktemp("other"))
+    if whole.given != CASES[name]:
+        whole = undisturbed(whole.server, name, tmp_path_factory.mktemp("other"))
     with started(whole, tmp_path) as run:
         pid = run.workers[victim]
         os.kill(pid, signal.SIGKILL)
@@ -141,8 +148,8 @@ def test_a_killed_worker(
 def test_a_signal_to_the_whole_group(
     whole: Whole, number: signal.Signals, later: int, tmp_path: Path
 ) -> None:
-    with started(whole, tmp_path) as run:
-        os.killpg(run.process.pid, number)
+    with started(whole, tmp_path, installed=later == 1) as run:
+        os.killpg(run.pid, number)
         assert run.end() == 128 + number
     status = read(run.folder, "status.json")
     assert (status["status"], status["error"]) == ("interrupted", f"stopped by {number.name}")
@@ -154,10 +161,10 @@ def test_a_signal_to_the_whole_group(
 
 def test_two_signals_stop_at_once(whole: Whole, tmp_path: Path) -> None:
     with started(whole, tmp_path, workers=3) as run:
-        os.killpg(run.process.pid, signal.SIGSTOP)  # both come before the round ends
-        os.killpg(run.process.pid, signal.SIGINT)
-        os.killpg(run.process.pid, signal.SIGTERM)
-        os.killpg(run.process.pid, signal.SIGCONT)
+        os.killpg(run.pid, signal.SIGSTOP)  # both come before the round ends
+        os.killpg(run.pid, signal.SIGINT)
+        os.killpg(run.pid, signal.SIGTERM)
+        os.killpg(run.pid, signal.SIGCONT)
         assert run.end() == 130
     same_numbers(whole.folder, whole.again(tmp_path, workers=2))
 
@@ -165,7 +172,7 @@ def test_two_signals_stop_at_once(whole: Whole, tmp_path: Path) -> None:
 def test_the_first_process_killed(whole: Whole, tmp_path: Path) -> None:
     with started(whole, tmp_path, workers=3) as run:
         before = time.monotonic()
-        run.process.kill()
+        os.kill(run.pid, signal.SIGKILL)
         assert run.end() == -signal.SIGKILL
         assert time.monotonic() - before < 5
     assert read(run.folder, "status.json")["status"] == "running"  # as it was: nobody could write
@@ -181,8 +188,8 @@ def test_killed_again_and_again(whole: Whole, tmp_path: Path) -> None:
             if kill == "worker":
                 os.kill(run.workers[0], signal.SIGKILL)
             elif kill == "first":
-                run.process.kill()
+                os.kill(run.pid, signal.SIGKILL)
             else:
-                os.killpg(run.process.pid, signal.SIGINT)
+                os.killpg(run.pid, signal.SIGINT)
             run.end()
     same_numbers(whole.folder, whole.again(tmp_path, workers=1))

@@ -45,6 +45,8 @@ for line in sys.stdin:
                 os.environ.clear()
                 os.environ.update(place["environment"])
                 os.chdir(place["cwd"])
+                if place["leads"]:
+                    os.setsid()
                 sys.path[:1] = place["environment"].get("PYTHONPATH", "").split(os.pathsep)
                 for number, name in ((1, "out"), (2, "err")):
                     os.dup2(os.open(place[name], os.O_WRONLY | os.O_CREAT | os.O_TRUNC), number)
@@ -127,10 +129,16 @@ class Forks:
         """
         with tempfile.TemporaryDirectory() as folder:
             out, err = Path(folder, "out"), Path(folder, "err")
-            place = {"environment": dict(os.environ), "cwd": str(Path.cwd() / (cwd or ""))}
-            pid = self.ask({"arguments": arguments, **place, "out": str(out), "err": str(err)})
-            code = Child(pid, self).end()
+            code = self._placed(arguments, Path.cwd() / (cwd or ""), out, err, leads=False).end()
             return Said(code, out.read_text(), err.read_text())
+
+    def lead(self, *arguments: str, err: Path) -> Child:
+        """Start these arguments in a process group of their own, as a shell starts a command."""
+        return self._placed(arguments, Path.cwd(), Path(os.devnull), err, leads=True)
+
+    def _placed(self, arguments: Sequence[str], cwd: Path, out: Path, err: Path, leads: bool) -> Child:
+        place = {"environment": dict(os.environ), "cwd": str(cwd), "out": str(out), "err": str(err)}
+        return Child(self.ask({"arguments": arguments, **place, "leads": leads}), self)
 
 
 @contextmanager
