@@ -226,9 +226,7 @@ def test_a_killed_parent_leaves_no_orphan(start: Start, server: Forks, whole: Pa
     child.kill()
     assert child.end() == -signal.SIGKILL
     assert all_gone(workers, 20), "they end by themselves"
-    assert sorted(words(tmp_path)) == ["interrupted", "interrupted", "missing"], (
-        "they saved their rounds"
-    )
+    assert sorted(words(tmp_path)) == ["interrupted", "interrupted", "missing"], "they saved their rounds"
     assert server.run(*SWEEP, *JOBLIB, f"outputs={tmp_path}") == 0
     same_sweep(tmp_path, whole)
 
