@@ -6,6 +6,7 @@ import os
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 import torch
@@ -13,6 +14,11 @@ from helpers.algorithms import ALGORITHMS, Algo
 from helpers.forks import Forks, forks
 
 from dpfl_bench.machine import device
+from dpfl_bench.results.collect import pictures
+from dpfl_bench.results.figures.files import FORMATS
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 torch.set_num_threads(1)  # the tests' tensors are too small to share out
 
@@ -62,6 +68,19 @@ def _elsewhere(tmp_path: Path, calibrations: Path, monkeypatch: pytest.MonkeyPat
     """Runs and calibrations of the tests stay out of the repository and of the user's cache."""
     monkeypatch.setenv("DPFL_CACHE_DIR", str(calibrations))
     monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def hollow_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`collect` lays out its pictures and leaves empty files. Rendering takes most of its time, and
+    is checked where the tests are about pictures.
+    """
+
+    def save(_: Figure, stem: Path) -> None:
+        for ending in FORMATS:
+            stem.with_name(f"{stem.name}.{ending}").touch()
+
+    monkeypatch.setattr(pictures, "save", save)
 
 
 # They take longest, and come first: at the end the workers share out what takes a moment. Those

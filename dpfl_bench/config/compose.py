@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any
 
 from dpfl_bench.checks.errors import ConfigError
@@ -78,8 +78,7 @@ class Composer:
     """
 
     def __init__(self, config_dir: str | None, config_name: str) -> None:
-        self._loader, self._name = loader(config_dir), config_name
-        self._parse = lru_cache(maxsize=None)(self._parsed)
+        self._loader, self._name, self._users = loader(config_dir), config_name, config_dir is not None
         self._repository = lru_cache(maxsize=None)(self._searched)
         self._is_group = lru_cache(maxsize=None)(
             lambda key, hydra: key not in VALUES and self._repository(hydra).group_exists(key)
@@ -89,7 +88,7 @@ class Composer:
 
     def job(self, overrides: Sequence[str]) -> Composed:
         with refusals(overrides):
-            parsed = [self._parse(override) for override in overrides]
+            parsed = [_parsed(override) for override in overrides]
             if any(override.is_sweep_override() for override in parsed):
                 self._whole(tuple(overrides))  # refuses it
             hydra = tuple(o.input_line for o in parsed if o.is_hydra_override())
@@ -97,7 +96,8 @@ class Composer:
                 o.is_hydra_override() or (self._is_group(o.key_or_group, hydra) and not _is_dict(o))
                 for o in parsed
             ]
-            base = self._base(
+            shared = self if self._users or hydra else _ours(self._name)
+            base = shared._base(
                 tuple(o.input_line for o, chooses in zip(parsed, choosing, strict=True) if chooses), hydra
             )
             if isinstance(base, Exception):
@@ -116,7 +116,7 @@ class Composer:
         from hydra.core.override_parser.overrides_parser import OverridesParser
 
         with refusals(overrides):
-            parsed = [self._parse(override) for override in overrides]
+            parsed = [_parsed(override) for override in overrides]
             for override in parsed:
                 if override.key_or_group.startswith(
                     "hydra.sweeper.params"
@@ -165,12 +165,6 @@ class Composer:
         return OmegaConf.to_yaml(
             OmegaConf.create({"hydra": hydra} if part == "hydra" else {**config, "hydra": hydra})
         )
-
-    def _parsed(self, override: str) -> Any:
-        from hydra.core.override_parser.overrides_parser import OverridesParser
-
-        (parsed,) = OverridesParser.create().parse_overrides([override])
-        return parsed
 
     def _searched(self, hydra: tuple[str, ...]) -> Any:
         """Where groups are looked for: hydra.searchpath adds to it."""
@@ -229,6 +223,14 @@ class Composer:
             except HydraException as error:
                 refused = error
         raise refused
+
+
+@cache
+def _parsed(override: str) -> Any:
+    from hydra.core.override_parser.overrides_parser import OverridesParser
+
+    (parsed,) = OverridesParser.create().parse_overrides([override])
+    return parsed
 
 
 def _is_dict(override: Any) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import fields, replace
+from operator import attrgetter
 from typing import Any, Literal
 
 from dpfl_bench.checks.errors import ConfigError
@@ -65,8 +66,8 @@ def _check_keys(config: Mapping[str, Any], reference: Mapping[str, Any], prefix:
     check_names(prefix, config, reference)
     for key, value in config.items():
         path = f"{prefix}{key}"
-        if isinstance(reference[key], Mapping):
-            if not isinstance(value, Mapping):
+        if isinstance(reference[key], dict):
+            if not isinstance(value, dict):
                 raise ConfigError(
                     f"{path}={value}: expected keys of its own, like {path}.{next(iter(reference[key]))}"
                 )
@@ -87,8 +88,8 @@ def _check_choices(config: Mapping[str, Any]) -> None:
 
 def _as_reference(path: str, value: Any, reference: Any) -> Any:
     """A group's values take the types of their defaults; a default of null takes anything."""
-    if isinstance(reference, Mapping):
-        if not isinstance(value, Mapping):
+    if isinstance(reference, dict):
+        if not isinstance(value, dict):
             raise ConfigError(
                 f"{path}={value}: expected the name of a file in conf/{path}/ or the keys of one"
             )
@@ -173,10 +174,7 @@ def _fill_suggested(config: dict[str, Any]) -> None:
 
 def _check_ranges(settings: Settings) -> None:
     for path, allowed in SETTINGS.items():
-        value: Any = settings
-        for part in path.split("."):
-            value = getattr(value, part)
-        check_range(path, value, allowed)
+        check_range(path, attrgetter(path)(settings), allowed)
     if settings.model.get("l2", 0) < 0:
         raise ConfigError(f"model.l2={settings.model['l2']:g}: expected a number >= 0")
     if settings.measured_client >= settings.clients and "client" in settings.measure:

@@ -8,6 +8,7 @@ import math
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 
 from dpfl_bench.checks.errors import ConfigError
@@ -45,8 +46,7 @@ def planned(
     jobs = [job for overrides in asked for job in _divided(composer, overrides, errors)]
     for number, overrides in enumerate(jobs, start=1):
         try:
-            run = settings(composer.job(overrides))
-            _check_stop(run)
+            run = _checked(composer, overrides)
         except ConfigError as error:
             errors.append(f"job {number} of {len(jobs)} ({' '.join(overrides)}): {error}")
             continue
@@ -60,12 +60,15 @@ def planned(
     return Planned(dict(points.values()), len(jobs), errors, twins)
 
 
-def _check_stop(run: Settings) -> None:
-    """Whether `stop_at_eps` leaves rounds in which the model moves. Accountants import numpy."""
-    if run.stop_at_eps is not None:
-        from dpfl_bench.budget import stop
+@lru_cache(maxsize=10_000)
+def _checked(composer: Composer, overrides: tuple[str, ...]) -> Settings:
+    """A job's settings: artefacts of one paper share most of their jobs."""
+    run = settings(composer.job(overrides))
+    if run.stop_at_eps is not None:  # does it leave rounds in which the model moves?
+        from dpfl_bench.budget import stop  # accountants import numpy
 
         stop.check(run)
+    return run
 
 
 def states_of(points: Iterable[Point]) -> dict[Point, RunState]:

@@ -91,17 +91,19 @@ def runs_with(field: str, name: str, number: int) -> None:
                 "overrides": f"- x={number}\n",
             }
         else:
-            more |= {field: f"{name}{number}.{steps}" if field == "run_id" else name, "config": "eps: 2.0\n"}
+            given = f"{name}{number}.{steps}" if field == "run_id" else name
+            more |= {**dict.fromkeys(field.split(" and "), given), "config": "eps: 2.0\n"}
         finish(f"r{number}.{steps}", **more)
 
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:Glyph")
 @pytest.mark.parametrize(
-    "field", ["algo", "dataset", "model", "run_id", "subset", "unit", "override", "column"]
+    "field",
+    ["algo", "dataset", "algo and dataset", "model", "run_id", "subset", "unit", "override", "column"],
 )
 def test_a_name_is_a_cell_and_no_more(field: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    if field not in ("algo", "dataset"):  # in pictures the others are words of a title that has these
+    if field != "algo and dataset":  # in pictures the others are words of a title that has these
         monkeypatch.setattr(pictures, "u_curves", lambda *_: None)
     for number, name in enumerate(NASTY):
         runs_with(field, name, number)

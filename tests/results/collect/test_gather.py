@@ -21,6 +21,8 @@ from dpfl_bench.results.collect.tables import TUNING
 from dpfl_bench.results.folder import RunFolder
 from dpfl_bench.results.lock import locked
 
+pytestmark = pytest.mark.usefixtures("hollow_pictures")
+
 INF = float("inf")
 
 

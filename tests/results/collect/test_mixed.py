@@ -18,6 +18,8 @@ from helpers.federations import CONF
 from dpfl_bench.results.collect import columns, pictures
 from dpfl_bench.results.collect.gather import collect
 
+pytestmark = pytest.mark.usefixtures("hollow_pictures")
+
 ONE, OTHER = "1" * 16, "2" * 16
 TARGETS = {
     "algo": "m.Algo",

@@ -23,6 +23,8 @@ from dpfl_bench.results.collect.gather import collect
 from dpfl_bench.results.collect.points import Row
 from dpfl_bench.results.collect.tables import TUNING
 
+pytestmark = pytest.mark.usefixtures("hollow_pictures")
+
 
 def row(name: str, **more: Any) -> Row:
     return {

@@ -68,6 +68,7 @@ def view(*words: str) -> list[dict[str, str]]:
     return table_of("out/view.csv")
 
 
+@pytest.mark.usefixtures("hollow_pictures")
 def test_the_best_is_by_any_column_and_over_the_last_rounds() -> None:
     run("a", [0.3, 0.1], steps=1)
     run("b", [0.15, 0.15], steps=5)
@@ -106,6 +107,7 @@ def test_where_takes_runs() -> None:
     assert chosen("privacy.clip=1") == {"b"}, "a run without privacy has no C"
 
 
+@pytest.mark.usefixtures("hollow_pictures")
 def test_variants_are_apart_where_they_are_asked_for() -> None:
     for bound, error in (("clip", 0.3), ("normalise", 0.2)):
         for steps in (1, 5):
@@ -147,6 +149,7 @@ def test_over_the_rounds() -> None:
     assert float(told[-1]["mean"]) == pytest.approx(0.2)
 
 
+@pytest.mark.usefixtures("hollow_pictures")
 def test_another_problem_is_another_picture_or_a_field() -> None:
     for alpha in (1, 9):
         for steps in (1, 5):
@@ -165,6 +168,7 @@ def test_words_on_an_axis_are_bars() -> None:
     assert [row["privacy.bound"] for row in view("--x", "privacy.bound")] == ["clip", "normalise"]
 
 
+@pytest.mark.usefixtures("hollow_pictures")
 def test_runs_of_one_asked_eps_are_one_group_whatever_the_last_bits() -> None:
     stated = {"calibration": "fixed", "nominal_eps": 13.0, "nominal_how": "Theorem 3"}
     for name, steps, real in (("a", 1, 0.86), ("b", 5, 0.8600000001)):
