@@ -31,17 +31,20 @@ def planned(name: str, sweep: str, reading: Reading, outputs: Path) -> Evidence:
     return evidence
 
 
-def compared(evidence: Evidence, sweep: str) -> list[Match]:
-    printed = [one for one in evidence.artefact.printed if one.sweeps == [sweep]]
+def compared(evidence: Evidence, *ids: str) -> list[Match]:
+    printed = [one for one in evidence.artefact.printed if one.id in ids]
     assert printed
-    sources = evidence.sources([sweep])
-    return [match for one in printed for match in matches(one, sources, one.elsewhere("smoke", "paper", ""))]
+    return [
+        match
+        for one in printed
+        for match in matches(one, evidence.sources(one.sweeps), one.elsewhere("smoke", evidence.reading, ""))
+    ]
 
 
 @pytest.mark.parametrize("name", ["table1", pytest.param("table4", marks=pytest.mark.slow)])
 def test_t_columns(name: str, tmp_path: Path) -> None:
     """22 of 25 cells as printed; of three the paper's own accountant allows one round more."""
-    rounds = compared(planned(name, "budget", "paper", tmp_path), "budget")
+    rounds = compared(planned(name, "budget", "paper", tmp_path), "rounds")
     others = {match.at: match for match in rounds if match.match != EXACT}
     assert len(rounds) == 25
     assert list(others) == ["160 / 5", "160 / 10", "160 / 20"]
@@ -56,8 +59,48 @@ def test_t_columns(name: str, tmp_path: Path) -> None:
 )
 def test_captions(name: str, printed: list[float], tmp_path: Path) -> None:
     """All of them are the paper's accountant's, rounded up."""
-    eps = [m for m in compared(planned(name, "caption", "paper", tmp_path), "caption") if m.match == EXACT]
+    all_eps = compared(planned(name, "caption", "paper", tmp_path), "eps", "eps-small-share")
+    eps = [match for match in all_eps if match.match == EXACT]
     assert [match.printed for match in eps] == printed
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("fig9", [556, 282, 162, 736, 377, 218, 159, 80, 46]),
+        ("fig10", [340, 333, 282, 452, 443, 377, 99, 97, 80]),
+    ],
+)
+def test_rounds_that_the_budget_allows(name: str, expected: list[int], tmp_path: Path) -> None:
+    """The paper does not print T of these figures; docs/papers.md has the paper's accountant's."""
+    sources = planned(name, "allowed", "paper", tmp_path).sources(["allowed"])
+    assert [source.field("plan.max_rounds") for source in sources] == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "sweep", "reading", "id", "ours"),
+    [
+        ("fig1", "caption", "exact", "eps", {"20 / 50": 0.8553, "20 / 100": None}),
+        ("fig2", "caption", "exact", "eps", {"logreg / 50": None, "dnn_200 / 50": 0.7693}),
+        ("table1", "needed", "exact", "noise-valid", {"5": 3.69, "10": 4.83, "20": 6.00}),
+        (
+            "table1",
+            "budget",
+            "paper",
+            "eps",
+            {"10 / 1": 0.431, "10 / 5": 0.978, "10 / 10": 1.340, "10 / 20": 1.720, "10 / 40": 1.313},
+        ),
+    ],
+)
+def test_prints_that_a_valid_accountant_contradicts(
+    name: str, sweep: str, reading: Reading, id: str, ours: dict[str, float | None], tmp_path: Path
+) -> None:
+    found = compared(planned(name, sweep, reading, tmp_path), id)
+    assert [match.at for match in found] == list(ours)
+    for match in found:
+        assert match.match == DIFFERS
+        if (expected := ours[match.at]) is not None:
+            assert match.ours == pytest.approx(expected, abs=6e-3 if id == "noise-valid" else 6e-4)
 
 
 @pytest.mark.parametrize(
