@@ -141,7 +141,11 @@ def said(interval: Interval) -> str:
 
 
 def short(value: Any) -> str:
-    return f"{value:.4g}" if isinstance(value, int | float) and not isinstance(value, bool) else str(value)
+    """Four digits; whole numbers below a million in full."""
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return str(value)
+    whole = abs(value) < 1e6 and value == round(value)
+    return f"{value:.0f}" if whole else f"{value:.4g}"
 
 
 def _finite(value: float, sign: int) -> float:
