@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import math
 import re
 import shutil
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 import commit_reports
+import numpy as np
 import pytest
 from helpers.reported import artefact as reported
 
@@ -178,6 +180,22 @@ def test_a_slim_picture_has_the_same_places() -> None:
     ids = {element.get("id") for element in root.iter()}
     links = {value[1:] for element in root.iter() for key, value in element.attrib.items() if key == "href"}
     assert links <= ids
+
+
+def test_long_lines_lose_what_nobody_sees() -> None:
+    """No point of the full line is farther than a tenth of a point from the thinned one."""
+    rounds = range(400)
+    height = [100 * math.exp(-k / 80) + 3 * math.sin(k) * (k % 7 == 0) for k in rounds]
+    line = "M" + "L".join(f"{k} {y:.2f}" for k, y in zip(rounds, height, strict=True))
+    found = re.fullmatch(r"M.*", line)
+    assert found
+    kept = [tuple(map(float, point.split())) for point in commit_reports.thinned(found)[1:].split("L")]
+    assert len(kept) < 300
+    drawn = np.interp(rounds, *zip(*kept, strict=True))
+    assert np.abs(drawn - height).max() < 0.5, "where it is steep, upright differs more"
+    steep = np.hypot(1, np.gradient(height))
+    assert (np.abs(drawn - height) / steep).max() <= 0.11
+    assert commit_reports.slim(f'<svg><path d="{line}z"/></svg>').count("L") == len(kept) - 1
 
 
 def test_formulas_keep_their_letters_and_words_are_escaped() -> None:
