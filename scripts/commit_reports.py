@@ -14,6 +14,7 @@ import json
 import re
 import shutil
 import sys
+from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -24,10 +25,16 @@ from dpfl_bench.results.escape import markdown
 
 SCALE = "cpu"
 COPIED = ("data.csv", "table.csv", "table.md", "*.svg")
-LARGE = 100_000  # characters of a data.csv that is packed
+LARGE = 20_000  # characters of a data.csv that is packed
+SEEN = 0.1  # of a point
 PAGE = COMMITTED.parent / "papers.md"
 BEGIN, END = "<!-- verdicts: written by scripts/commit_reports.py -->", "<!-- end of the verdicts -->"
 HEAD = "| claim, in the paper's words | artefact | reading=paper | reading=exact |\n|---|---|---|---|\n"
+FONT = "DejaVu Sans, Verdana, sans-serif"
+LETTERS = (
+    r'<!-- ([^$\n]*?) -->\n<g( style="[^"]*")? transform="([^"]*?) scale\((\S+) \S+\)">\n'
+    r'(?:<defs>(?:(?!</defs>).)*</defs>\n)?((?:<use href="#G[^/]*/>\n)+)</g>'
+)
 OF_A_MACHINE = re.compile(r"(?<![\w.)\]}>])/(tmp|home|root|work|mnt|opt|var|data|Users)/")
 
 
@@ -78,8 +85,8 @@ def published(record: dict[str, Any]) -> dict[str, Any]:
 
 
 def slim(svg: str) -> str:
-    """The same picture in fewer bytes: places with a hundredth of a point, paths on one line, short
-    names of letters, a style once for all marks of a line.
+    """The same picture in fewer bytes: places to a hundredth of a point, paths on one line, a style
+    once for all marks of a line, words as text, and no point that nobody can see.
     """
 
     def coarse(found: re.Match[str]) -> str:
@@ -90,12 +97,53 @@ def slim(svg: str) -> str:
 
     svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)  # the title says it
     svg = re.sub(r'(?<=\sd=")[^"]*', path, svg)
+    svg = re.sub(r'(?<=\sd=")M[-\d. ]+(?:L[-\d. ]+){99,}', thinned, svg)
     svg = re.sub(r'(?<=\s[xy]=")[^"]*|(?<=points=")[^"]*|(?<=translate\()[^)]*', coarse, svg)
     svg = re.sub(r'transform="translate\(([-\d.]+) 0\)"/>', r'x="\1"/>', svg)  # of letters
     svg = svg.replace("DejaVuSans", "G").replace("xlink:href", "href")
     svg = re.sub(r"\s*\n\s*", "\n", svg)
     same = r'<g([^>]*)>\n((?:<use [^>]*( style="[^"]*")/>\n)(?:<use [^>]*\3/>\n)*)</g>'
-    return re.sub(same, lambda f: f"<g{f[1]}{f[3]}>\n{f[2].replace(f[3], '')}</g>", svg)
+    svg = re.sub(same, lambda f: f"<g{f[1]}{f[3]}>\n{f[2].replace(f[3], '')}</g>", svg)
+    return with_text(svg)
+
+
+def thinned(path: re.Match[str]) -> str:
+    """A line of many points without those that lie on the line between others, up to `SEEN`."""
+    points = [complex(*map(float, point.split())) for point in path[0][1:].split("L")]
+    kept, rest = {0, len(points) - 1}, [(0, len(points) - 1)]
+    while rest:
+        first, last = rest.pop()
+        start, along = points[first], points[last] - points[first]
+        apart = {  # from the line; where that has no length, from its start
+            k: abs(
+                ((points[k] - start) * along.conjugate()).imag / abs(along) if along else points[k] - start
+            )
+            for k in range(first + 1, last)
+        }
+        farthest = max(apart, key=apart.__getitem__, default=first)
+        if apart.get(farthest, 0) > SEEN:
+            kept.add(farthest)
+            rest += [(first, farthest), (farthest, last)]
+    return "M" + "L".join(f"{points[k].real:g} {points[k].imag:g}" for k in sorted(kept))
+
+
+def with_text(svg: str) -> str:
+    """Words as text in place of drawn letters, as long as they were; formulas keep theirs."""
+
+    def text(found: re.Match[str]) -> str:
+        words, style, place, size, letters = found.groups()
+        *_, last = [0.0, *map(float, re.findall(r' x="([-\d.]+)"', letters))]
+        long = len(words) > 8  # short ones are about as long in every font
+        length = f' textLength="{(last + 60) * float(size):.1f}"' if long else ""  # the last one: .6 em
+        font = f'font-size="{100 * float(size):g}"'
+        return f'<text{style or ""} {font}{length} transform="{place}">{escape(words)}</text>'
+
+    shapes = dict(re.findall(r'<path id="(G[\w-]*)"(.*?/>)', svg))
+    svg = re.sub(LETTERS, text, svg, flags=re.DOTALL)
+    used, there = (set(re.findall(rf'{key}="#?(G[\w-]*)"', svg)) for key in ("href", "id"))
+    lost = "".join(f'<path id="{name}"{shapes[name]}' for name in sorted(used - there))
+    svg = svg.replace("<defs>", f"<defs>{lost}", 1)
+    return re.sub(r"<svg (?!.*font-family)", f'<svg font-family="{FONT}" ', svg, count=1)
 
 
 def with_tables(page: str, reports: Path) -> str:

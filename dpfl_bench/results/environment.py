@@ -70,6 +70,7 @@ def environment(device: str) -> dict[str, Any]:
         "host": platform.node(),
         "cpu": _cpuinfo("model name") or platform.processor() or None,
         "family": " ".join(filter(None, map(_cpuinfo, ("vendor_id", "cpu family", "model")))) or None,
+        "simd": torch.backends.cpu.get_cpu_capability(),
         "device": device,
         "threads": torch.get_num_threads(),
         "products": "numpy" if device.startswith("cpu") and numpy_multiplies() else "torch",

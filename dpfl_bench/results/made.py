@@ -14,7 +14,7 @@ from dpfl_bench.results.folder import BROKEN, RunFolder
 from dpfl_bench.results.select.sources import Run, Source
 
 OF_CODE = ("dpfl_bench", "results_version", "commit", "dirty", "python", "versions")
-MACHINE = ("system", "cpu", "family", "device", "threads", "products")
+MACHINE = ("system", "cpu", "family", "simd", "device", "threads", "products")
 DECIDE = ("torch", "numpy", "scipy", "dp-accounting")  # libraries that compute numbers
 
 Made = dict[str, Any]

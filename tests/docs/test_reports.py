@@ -6,18 +6,22 @@ from __future__ import annotations
 
 import gzip
 import json
+import math
 import re
 import shutil
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import commit_reports
+import numpy as np
 import pytest
 from helpers.reported import artefact as reported
 
 from dpfl_bench.papers import report
 from dpfl_bench.papers.artefact import artefacts, load
 from dpfl_bench.papers.overview import COMMITTED
+from dpfl_bench.results.figures.panels import Look, Mark, draw, save
 
 MOST = 15_000_000  # bytes
 FOLDERS = sorted(file.parent for file in COMMITTED.glob("*/*/*/verdict.json"))
@@ -159,13 +163,50 @@ def test_a_long_table_is_packed_the_same_way_each_time(here: Path) -> None:
 
 
 def test_a_slim_picture_has_the_same_places() -> None:
-    """Each number to a hundredth, in the same order."""
+    """Each number to a hundredth, in the same order; and the words."""
     full = (finished() / "figure0.svg").read_text()
     slim = commit_reports.slim(full)
-    assert len(slim) < 0.8 * len(full)
+    assert len(slim) < 0.5 * len(full)
     assert commit_reports.slim(slim) == slim
-    paths = [re.findall(r'\sd="([^"]*)', svg) for svg in (full, slim)]
+    no_letters = (re.sub(r'<path id="(DejaVuSans|G)[^>]*>', "", svg) for svg in (full, slim))
+    paths = [re.findall(r'\sd="([^"]*)', svg) for svg in no_letters]
     numbers = [[float(n) for n in re.findall(r"-?\d+\.?\d*", " ".join(each))] for each in paths]
     assert numbers[1] == pytest.approx(numbers[0], abs=0.01)
     letters = [re.findall(r"[A-Za-z]", " ".join(each)) for each in paths]
     assert letters[1] == letters[0]
+    root = ElementTree.fromstring(slim)
+    words = [element.text for element in root.iter() if element.tag.endswith("}text")]
+    assert {"Errors", "DP-FedAvg", "FedAvg"} <= set(words)
+    ids = {element.get("id") for element in root.iter()}
+    links = {value[1:] for element in root.iter() for key, value in element.attrib.items() if key == "href"}
+    assert links <= ids
+
+
+def test_long_lines_lose_what_nobody_sees() -> None:
+    """No point of the full line is farther than a tenth of a point from the thinned one."""
+    rounds = range(400)
+    height = [100 * math.exp(-k / 80) + 3 * math.sin(k) * (k % 7 == 0) for k in rounds]
+    line = "M" + "L".join(f"{k} {y:.2f}" for k, y in zip(rounds, height, strict=True))
+    found = re.fullmatch(r"M.*", line)
+    assert found
+    kept = [tuple(map(float, point.split())) for point in commit_reports.thinned(found)[1:].split("L")]
+    assert len(kept) < 300
+    drawn = np.interp(rounds, *zip(*kept, strict=True))
+    assert np.abs(drawn - height).max() < 0.5, "where it is steep, upright differs more"
+    steep = np.hypot(1, np.gradient(height))
+    assert (np.abs(drawn - height) / steep).max() <= 0.11
+    assert commit_reports.slim(f'<svg><path d="{line}z"/></svg>').count("L") == len(kept) - 1
+
+
+def test_formulas_keep_their_letters_and_words_are_escaped() -> None:
+    marks = [Mark("", "", "a", float(k), 10.0**k) for k in range(-6, 6)]
+    look = Look(title="a < b & c, a title of many words", y_log=True, width="single")
+    save(draw(marks, look), Path("figure"), ("svg",))
+    slim = commit_reports.slim(Path("figure.svg").read_text())
+    root = ElementTree.fromstring(slim)
+    assert "a < b & c, a title of many words" in [element.text for element in root.iter()]
+    assert "mathdefault{10^{" in slim
+    ids = {element.get("id") for element in root.iter()}
+    links = {value[1:] for element in root.iter() for key, value in element.attrib.items() if key == "href"}
+    assert {link for link in links if link.startswith("G")} <= ids
+    assert any(link.startswith("G") for link in links)

@@ -34,7 +34,7 @@ MADE: dict[str, Any] = {
     "versions": {"torch": "2.13.0", "numpy": "2.4.6", "scipy": "1.17.1", "dp-accounting": "0.6.0"},
     "machine": {
         **{"system": "Linux glibc2.36", "cpu": "AMD EPYC", "family": "AuthenticAMD 26 2"},
-        **{"device": "cpu", "threads": 1, "products": "numpy"},
+        **{"simd": "AVX512", "device": "cpu", "threads": 1, "products": "numpy"},
     },
 }
 RECORD: dict[str, Any] = {

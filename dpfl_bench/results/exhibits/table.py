@@ -110,8 +110,7 @@ def of_marks(marks: Marks, nominal: float | None = None) -> Rows:
     rows = []
     for name, drawn in marks.items():
         for mark, cell in ((each.mark, each.cell) for each in drawn):
-            alone = cell.exact and mark.low is None  # its own interval
-            ends = (mark.y, mark.y) if alone else (mark.low, mark.high)
+            ends = cell.interval.ends if mark.low is None else (mark.low, mark.high)
             at = [name, mark.row, mark.column, mark.line]
             rows.append([*at, *_row((mark.x, mark.y, *ends), cell, nominal)])
     return Rows(["figure", "row", "column", "line", "x", "y", "low", "high", "n", *EPS], rows)
