@@ -10,5 +10,6 @@
 | overview.py | `list papers`: what there is, and what came of it |
 | report.py | report.html: everything in one file |
 | check.py | `--check`: whether the numbers are the committed ones |
+| dry_run.py | what there is to compute, and for how long |
 | reproduce.py | the whole |
 """

@@ -16,14 +16,12 @@ from dpfl_bench.config import compose
 from dpfl_bench.config.compose import Expanded
 from dpfl_bench.machine import signals
 from dpfl_bench.machine.say import say
-from dpfl_bench.papers import check, overview, report, verdict
+from dpfl_bench.papers import check, dry_run, overview, report, verdict
 from dpfl_bench.papers.artefact import chosen
 from dpfl_bench.papers.evidence import Evidence
 from dpfl_bench.papers.overlays import READINGS, SCALES, Reading, Scale
 from dpfl_bench.results.figures.style import WIDTHS
-from dpfl_bench.results.folder import RunFolder
 from dpfl_bench.sweep import whole_sweep
-from dpfl_bench.sweep.dry_run import estimated
 from dpfl_bench.sweep.gathered import CONFIG, Place
 from dpfl_bench.sweep.whole_sweep import Ways
 
@@ -78,7 +76,7 @@ def reproduce(asked: Asked, ways: Ways) -> int:
     committed = None if asked.check is None else check.folder(asked.check)
     evidences = asked.evidences()
     if ways.dry:
-        sys.stdout.writelines(_described(each) for each in evidences)
+        sys.stdout.writelines(dry_run.lines(evidences))
         return 0
     for depth in range(1 + max(each.depth for each in evidences)):
         if (code := _run(evidences, depth, asked, ways)) in STOPPED:
@@ -126,16 +124,3 @@ def _write(evidences: Sequence[Evidence], asked: Asked, committed: Path | None) 
     papers.mkdir(parents=True, exist_ok=True)
     say(f"everything in one file: {report.write(papers, asked.config_dir)}")
     return code
-
-
-def _described(evidence: Evidence) -> str:
-    """A line: the jobs, how many are done, and how long the rest may take."""
-    evidence.plan(0)
-    runs = {point: run for each in evidence.at_depth(0) for point, run in each.points.items()}
-    rest = [run for point, run in runs.items() if not RunFolder(point.folder).state().finished]
-    later = [each.name for each in evidence.sweeps.values() if each.before]
-    parts = [f"{len(runs)} jobs, {len(runs) - len(rest)} finished: {estimated(rest, 1)}"]
-    parts += [f"then {', '.join(later)} at the best of these"] if later else []
-    parts += [f"its file says {evidence.artefact.cost.get(evidence.scale, 'no cost')}"]
-    parts += dict.fromkeys(each.lacks for each in evidence.sweeps.values() if each.lacks)
-    return f"{evidence.artefact.id} scale={evidence.scale} reading={evidence.reading}: {'; '.join(parts)}\n"

@@ -119,6 +119,16 @@ def test_a_dry_run_writes_nothing() -> None:
     assert not Path("outputs").exists()
 
 
+def test_a_dry_run_of_several_counts_a_shared_run_once() -> None:
+    """Its time, too: 4 min and 4 min of the same runs are 4 min."""
+    for name in ("fig9", "fig10"):
+        write(content(cost={"smoke": "4 min"}), name=name)
+    said = reproduce("--dry-run", which="own")
+    assert said.code == 0, said.err
+    assert said.out.count(": 4 jobs, 0 finished") == 2
+    assert said.out.splitlines()[-1] == "in all 4 jobs, 0 finished: about 4 min on 2 cores, by their files"
+
+
 def test_plot_only_runs_nothing_and_decides_nothing() -> None:
     write(content())
     said = reproduce("--plot-only")

@@ -23,9 +23,10 @@ def test_every_job_is_valid(paper: str, scale: str) -> None:
     assert len(names) == PAPERS[paper]
     said = call("reproduce", paper, f"scale={scale}", "reading=both", "--dry-run")
     assert said.code == 0, said.err
-    lines = said.out.splitlines()
+    *lines, whole = said.out.splitlines()
+    assert whole.startswith("in all ")
     assert len(lines) == len(READINGS) * len(names)
-    jobs = [int(count) for count in re.findall(r": (\d+) jobs", said.out)]
+    jobs = [int(count) for count in re.findall(r": (\d+) jobs", "\n".join(lines))]
     assert len(jobs) == len(lines)
     trained = sum(count > 0 for count in jobs)
     assert scale != "smoke" or trained >= len(lines) - 2, "without any data file; table 1 trains nothing"
