@@ -1,4 +1,5 @@
-"""docs/reports of what is finished at scale cpu, and the verdicts' tables in docs/papers.md.
+"""docs/reports of what is finished at scale cpu, and the tables of verdicts in README.md and
+docs/papers.md.
 
     .venv/bin/python scripts/commit_reports.py OUTPUTS [PAPER/ARTEFACT ...]
 
@@ -14,21 +15,29 @@ import json
 import re
 import shutil
 import sys
+from collections import Counter
 from html import escape
 from pathlib import Path
 from typing import Any
 
 from dpfl_bench.papers import report
-from dpfl_bench.papers.overlays import READINGS
+from dpfl_bench.papers.artefact import artefacts, load
+from dpfl_bench.papers.overlays import READINGS, SCALES
 from dpfl_bench.papers.overview import COMMITTED, FILE, states
+from dpfl_bench.papers.verdict import UNTESTED
 from dpfl_bench.results.escape import markdown
+from dpfl_bench.results.verdicts.group import FAILS, HOLDS, UNDECIDED
 
 SCALE = "cpu"
 COPIED = ("data.csv", "table.csv", "table.md", "*.svg")
 LARGE = 20_000  # characters of a data.csv that is packed
 SEEN = 0.1  # of a point
 PAGE = COMMITTED.parent / "papers.md"
+README = COMMITTED.parents[1] / "README.md"
 BEGIN, END = "<!-- verdicts: written by scripts/commit_reports.py -->", "<!-- end of the verdicts -->"
+COSTS = "| artefact | smoke | cpu | full | claims, the paper's accounting | claims, valid accounting |\n"
+COSTS += "|---|---|---|---|---|---|\n"
+VERDICTS = {HOLDS: "hold", FAILS: "do not", UNDECIDED: "undecided", UNTESTED: "not testable"}
 HEAD = "| claim, in the paper's words | artefact | reading=paper | reading=exact |\n|---|---|---|---|\n"
 FONT = "DejaVu Sans, Verdana, sans-serif"
 LETTERS = (
@@ -45,7 +54,8 @@ def main(words: list[str]) -> int:
             if not names or "/".join(folder.parts[-3:-1]) in names:
                 copy(folder, COMMITTED / folder.relative_to(Path(outputs, "papers")))
     report.write(COMMITTED)
-    PAGE.write_text(with_tables(PAGE.read_text(), COMMITTED))
+    for file, content in ((PAGE, tables(COMMITTED)), (README, overview(COMMITTED))):
+        file.write_text(with_tables(file.read_text(), content))
     size = sum(file.stat().st_size for file in COMMITTED.rglob("*") if file.is_file())
     print(f"{COMMITTED}: {size / 1e6:.1f} MB")
     return 0
@@ -146,10 +156,34 @@ def with_text(svg: str) -> str:
     return re.sub(r"<svg (?!.*font-family)", f'<svg font-family="{FONT}" ', svg, count=1)
 
 
-def with_tables(page: str, reports: Path) -> str:
-    """The page with the verdicts between its two marks."""
+def with_tables(page: str, content: str) -> str:
+    """The page with the content between its two marks."""
     head, _, rest = page.partition(BEGIN)
-    return f"{head}{BEGIN}\n{tables(reports)}{END}{rest.partition(END)[2]}"
+    return f"{head}{BEGIN}\n{content}{END}{rest.partition(END)[2]}"
+
+
+def overview(reports: Path) -> str:
+    """Every artefact: its costs, and how many of its claims hold."""
+    rows = []
+    for name in sorted(artefacts(), key=report.in_order):
+        cost, known = load(artefacts()[name]).cost, states(reports, name)
+        costs = [cost[scale].partition(",")[0] for scale in SCALES]
+        verdicts = [_counted(known.get(f"{SCALE}-{reading}")) for reading in READINGS]
+        rows.append(f"| {' | '.join([f'`{name}`', *costs, *verdicts])} |\n")
+    return f"\n{COSTS}{''.join(rows)}\n"
+
+
+def _counted(record: dict[str, Any] | None) -> str:
+    if record is None:
+        return "not run yet"
+    tested = Counter(claim["verdict"] for claim in record["claims"] if not _of_another_reading(claim))
+    return (
+        ", ".join(f"{tested[verdict]} {word}" for verdict, word in VERDICTS.items() if tested[verdict]) or "–"
+    )
+
+
+def _of_another_reading(claim: dict[str, Any]) -> bool:
+    return str(claim["evidence"]).startswith("a claim of reading=")
 
 
 def tables(reports: Path) -> str:
@@ -180,7 +214,7 @@ def _rows(reports: Path, name: str) -> list[str]:
 
 
 def _said(claim: dict[str, Any] | None) -> str:
-    if claim is None or claim["evidence"].startswith("a claim of reading="):
+    if claim is None or _of_another_reading(claim):
         return "–"
     why = f": {claim['evidence']}" if claim["verdict"].startswith("cannot") else ""
     return markdown(f"{claim['verdict']}{why}")

@@ -68,7 +68,11 @@ def test_the_page_is_what_is_made_of_them(tmp_path: Path) -> None:
 
 def test_the_tables_are_what_the_reports_say() -> None:
     text = commit_reports.PAGE.read_text()
-    assert text == commit_reports.with_tables(text, COMMITTED), "run scripts/commit_reports.py"
+    made = commit_reports.with_tables(text, commit_reports.tables(COMMITTED))
+    assert text == made, "run scripts/commit_reports.py"
+    readme = commit_reports.README.read_text()
+    made = commit_reports.with_tables(readme, commit_reports.overview(COMMITTED))
+    assert readme == made, "run scripts/commit_reports.py"
 
 
 # --- the script ---
