@@ -87,25 +87,26 @@ def hollow_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
 # that wait for other processes stand between those that compute.
 FIRST = (
     "sweep/test_joblib",
-    "privacy/test_attacks",
+    "sweep/test_compose",
     "sweep/test_slurm_real",
     "federation/test_rounds",
     "experiment/test_resume",
-    "sweep/test_compose",
+    "test_same_numbers",
     "federation/test_crew_signals",
     "privacy/test_brackets",
     "federation/test_crew_deaths",
+    "privacy/test_attacks",
     "federation/test_crew",
-    "test_same_numbers",
-    "test_wheel",
-    "results/test_origin",
     "docs/test_commands",
+    "test_wheel",
     "privacy/test_calibration",
+    "results/test_origin",
+    "results/collect/test_escape",
     "federation/test_adversarial",
     "budget/test_epsilons",
-    "config/test_experiments",
+    "commands/test_reproduce",
+    "papers/test_scales",
     "algorithms/test_toy",
-    "results/collect/test_escape",
 )
 TESTS = Path(__file__).parent
 

@@ -13,6 +13,7 @@ import pandas as pd
 import pytest
 from helpers.command import QUICK, call, command, metrics, read
 from helpers.federations import settings_of
+from helpers.forks import Forks
 
 from dpfl_bench.config import compose
 from dpfl_bench.experiment import job
@@ -201,8 +202,8 @@ def test_repeats_are_single_runs_row_for_row(overrides: tuple[str, ...]) -> None
 
 
 @pytest.mark.slow
-def test_the_same_command_twice_is_bit_identical() -> None:
-    """In two folders and two processes."""
+def test_the_same_command_twice_is_bit_identical(server: Forks) -> None:
+    """In two folders and two processes: one that users start, and a forked one."""
     given = (
         "run",
         "privacy.neighbours=add_remove_one",
@@ -211,7 +212,7 @@ def test_the_same_command_twice_is_bit_identical() -> None:
         "repeats=2",
         *SMALL,
     )
-    folders = [Path(command(*given, f"outputs={name}").out.splitlines()[-1]) for name in ("one", "two")]
+    folders = [run(*given, f"outputs={name}").folder for run, name in ((command, "one"), (server.say, "two"))]
     one, two = ((folder / "metrics.csv").read_bytes() for folder in folders)
     assert folders[0] != folders[1]
     assert one == two
