@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 import torch
+from helpers import differences
 from helpers.algorithms import ALGORITHMS, Algo
 from helpers.forks import Forks, forks
 
@@ -54,6 +55,16 @@ def calibrations(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = (session.parent if "PYTEST_XDIST_WORKER" in os.environ else session) / "calibrations"
     folder.mkdir(exist_ok=True)
     return folder
+
+
+@pytest.fixture(scope="module")
+def quick_rdp() -> Iterator[None]:
+    """For the tests that ask for many epsilons of lots without replacement."""
+    from dp_accounting.rdp import rdp_privacy_accountant as theirs
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(theirs, "_get_forward_diffs", differences.taken_once(theirs._get_forward_diffs))
+        yield
 
 
 @pytest.fixture(scope="session")

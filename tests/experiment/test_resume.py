@@ -48,7 +48,8 @@ CASES = {
         "eps=1000",
         "lr=.1",
     ),
-    "dp_scaffold": ("algo=dp_scaffold", "privacy=record", "batch_size=2"),  # the ledger of gradients
+    # the ledger of gradients
+    "dp_scaffold": ("algo=dp_scaffold", "privacy=record", "batch_size=2", "clients=30"),
 }
 
 

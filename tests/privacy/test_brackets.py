@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from dp_accounting.rdp import rdp_privacy_accountant as theirs
 from oracles import integrated
 from oracles.integrated import (
     Cells,
@@ -30,8 +31,9 @@ from scipy.special import ndtr
 from dpfl_bench.privacy.accounting import accountants_for, epsilon
 from dpfl_bench.privacy.released.composition import Companion, Composition
 
-pytestmark = pytest.mark.one_in(24)
+pytestmark = [pytest.mark.one_in(24), pytest.mark.usefixtures("quick_rdp")]
 
+THEIR_DIFFERENCES = theirs._get_forward_diffs
 POPULATION = 1000
 OTHERS = [
     (-0.5,),
@@ -194,6 +196,16 @@ def test_companions_of_a_lot_in_two_dimensions(mechanism: str, rate: float, z: f
     low = max(bracket(run_of(case, pair), case.delta)[0] for pair in pairs)
     assert bounds(case)[0] == pytest.approx(low, rel=0.01)
     check(epsilon(composition, z, case.delta), low, bounds(case)[1], tight=True)
+
+
+@pytest.mark.parametrize("order", [2, 3, 17, 64, 256])
+def test_differences_that_are_taken_once_are_theirs_to_the_bit(order: int) -> None:
+    asked = theirs._compute_rdp_sample_wor_gaussian_int
+    for rate, z in ((0.005, 0.5), (0.3, 2.7), (0.9, 1.7), (0.3, 2.7)):
+        quick = asked(rate, z, order)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(theirs, "_get_forward_diffs", THEIR_DIFFERENCES)
+            assert quick == asked(rate, z, order)
 
 
 # ---- negative controls ----
