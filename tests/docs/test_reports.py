@@ -98,10 +98,11 @@ def finished(name: str = "mine/fig1", at: str = "cpu-paper", **more: Any) -> Pat
 @pytest.fixture
 def here(monkeypatch: pytest.MonkeyPatch) -> Path:
     """In the place of docs/."""
-    page = Path("papers.md")
-    page.write_text(f"before\n{commit_reports.BEGIN}\nold\n{commit_reports.END}\nafter\n")
     monkeypatch.setattr(commit_reports, "COMMITTED", Path("reports"))
-    monkeypatch.setattr(commit_reports, "PAGE", page)
+    for name in ("PAGE", "README"):
+        page = Path(f"{name}.md")
+        page.write_text(f"before\n{commit_reports.BEGIN}\nold\n{commit_reports.END}\nafter\n")
+        monkeypatch.setattr(commit_reports, name, page)
     return Path("reports")
 
 
@@ -138,14 +139,17 @@ def test_the_tables_are_written_between_the_marks(here: Path) -> None:
     claim = json.loads((finished() / "verdict.json").read_text())["claims"][0]
     finished(at="cpu-exact", claims=[{**claim, **why}])
     commit_reports.main(["out"])
-    text = Path("papers.md").read_text()
+    text = Path("PAGE.md").read_text()
     assert text.startswith("before\n")
     assert text.endswith(f"{commit_reports.END}\nafter\n")
     assert "### mine: claim by claim" in text
     row = "| `c`: the optimum is interior | fig1 | holds | cannot be tested at this scale: 5 \\| rounds |"
     assert row in text.splitlines()
+    readme = Path("README.md").read_text()
+    assert readme.startswith("before\n")
+    assert "| `normalized/fig2` | 6 s | 8 min | 4 min | not run yet | not run yet |" in readme.splitlines()
     commit_reports.main([])
-    assert Path("papers.md").read_text() == text
+    assert Path("PAGE.md").read_text() == text
 
 
 @pytest.mark.parametrize("where", ["/tmp/x/data", "see /home/me/data", "`/root/x`"])
