@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from pathlib import Path
+from functools import cache
+from typing import Protocol
 
 import pytest
 
@@ -15,20 +16,28 @@ from dpfl_bench.results.verdicts.printed import DIFFERS, EXACT, Match, matches
 from dpfl_bench.sweep.gathered import CONFIG, Place
 
 
-@pytest.fixture(autouse=True)
-def _folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("DPFL_CACHE_DIR", str(tmp_path))
+class Planned(Protocol):
+    def __call__(self, name: str, sweep: str, reading: Reading) -> Evidence: ...
 
 
-def planned(name: str, sweep: str, reading: Reading, outputs: Path) -> Evidence:
+@pytest.fixture(scope="module")
+def planned(tmp_path_factory: pytest.TempPathFactory) -> Planned:
     """That sweep of the artefact alone; at the smoke scale it is the paper's setting, too."""
-    (whole,) = artefact.chosen(f"dpscaffold/{name}")
-    only = dataclasses.replace(whole, sweeps={sweep: whole.sweeps[sweep]})
-    place = Place(str(outputs), None, compose.composer(None, CONFIG))
-    evidence = Evidence(only, "smoke", reading, place)
-    evidence.plan(0)
-    evidence.read(0)
-    return evidence
+    folder = tmp_path_factory.mktemp("planned")
+
+    @cache
+    def made(name: str, sweep: str, reading: Reading) -> Evidence:
+        (whole,) = artefact.chosen(f"dpscaffold/{name}")
+        only = dataclasses.replace(whole, sweeps={sweep: whole.sweeps[sweep]})
+        place = Place(str(folder), None, compose.composer(None, CONFIG))
+        evidence = Evidence(only, "smoke", reading, place)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("DPFL_CACHE_DIR", str(folder))
+            evidence.plan(0)
+            evidence.read(0)
+        return evidence
+
+    return made
 
 
 def compared(evidence: Evidence, *ids: str) -> list[Match]:
@@ -42,9 +51,9 @@ def compared(evidence: Evidence, *ids: str) -> list[Match]:
 
 
 @pytest.mark.parametrize("name", ["table1", pytest.param("table4", marks=pytest.mark.slow)])
-def test_t_columns(name: str, tmp_path: Path) -> None:
+def test_t_columns(name: str, planned: Planned) -> None:
     """22 of 25 cells as printed; of three the paper's own accountant allows one round more."""
-    rounds = compared(planned(name, "budget", "paper", tmp_path), "rounds")
+    rounds = compared(planned(name, "budget", "paper"), "rounds")
     others = {match.at: match for match in rounds if match.match != EXACT}
     assert len(rounds) == 25
     assert list(others) == ["160 / 5", "160 / 10", "160 / 20"]
@@ -57,9 +66,9 @@ def test_t_columns(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "printed"), [("fig1", [13, 13, 4.2]), ("fig2", [11.4, 7.2]), ("fig7", [11.5])]
 )
-def test_captions(name: str, printed: list[float], tmp_path: Path) -> None:
+def test_captions(name: str, printed: list[float], planned: Planned) -> None:
     """All of them are the paper's accountant's, rounded up."""
-    all_eps = compared(planned(name, "caption", "paper", tmp_path), "eps", "eps-small-share")
+    all_eps = compared(planned(name, "caption", "paper"), "eps", "eps-small-share")
     eps = [match for match in all_eps if match.match == EXACT]
     assert [match.printed for match in eps] == printed
 
@@ -71,9 +80,9 @@ def test_captions(name: str, printed: list[float], tmp_path: Path) -> None:
         ("fig10", [340, 333, 282, 452, 443, 377, 99, 97, 80]),
     ],
 )
-def test_rounds_that_the_budget_allows(name: str, expected: list[int], tmp_path: Path) -> None:
+def test_rounds_that_the_budget_allows(name: str, expected: list[int], planned: Planned) -> None:
     """The paper does not print T of these figures; docs/papers.md has the paper's accountant's."""
-    sources = planned(name, "allowed", "paper", tmp_path).sources(["allowed"])
+    sources = planned(name, "allowed", "paper").sources(["allowed"])
     assert [source.field("plan.max_rounds") for source in sources] == expected
 
 
@@ -93,9 +102,9 @@ def test_rounds_that_the_budget_allows(name: str, expected: list[int], tmp_path:
     ],
 )
 def test_prints_that_a_valid_accountant_contradicts(
-    name: str, sweep: str, reading: Reading, id: str, ours: dict[str, float | None], tmp_path: Path
+    name: str, sweep: str, reading: Reading, id: str, ours: dict[str, float | None], planned: Planned
 ) -> None:
-    found = compared(planned(name, sweep, reading, tmp_path), id)
+    found = compared(planned(name, sweep, reading), id)
     assert [match.at for match in found] == list(ours)
     for match in found:
         assert match.match == DIFFERS
@@ -113,10 +122,10 @@ def test_prints_that_a_valid_accountant_contradicts(
     ],
 )
 def test_what_a_valid_accountant_says(
-    name: str, sweep: str, field: str, expected: list[float | None], tmp_path: Path
+    name: str, sweep: str, field: str, expected: list[float | None], planned: Planned
 ) -> None:
     """Two independent implementations of the mixture gave these (docs/papers.md)."""
-    sources = planned(name, sweep, "exact", tmp_path).sources([sweep])
+    sources = planned(name, sweep, "exact").sources([sweep])
     for source, value in zip(sources, expected, strict=False):
         if value is not None:
             digits = len(str(value).partition(".")[2])
