@@ -27,9 +27,19 @@ TYPED = {
     ),
     "drift": "algo=dp_fedavg,dp_scaffnew eps=8 rounds=20,200,500 repeats=30 plot=false",
     "quick": "algo=dp_fedavg,dp_scaffnew eps=0.5,2,inf total_steps=100 local_steps=divisors:5 plot=false",
+    "trust": (
+        "algo=dp_fedavg dataset=mushrooms model=logreg partition=shards privacy=secagg,local"
+        " clients=50,200,1000 eps=8,2,0.5 total_steps=120 local_steps=1,2,4,8,15,30,60,120"
+        " privacy.clip=0.03,0.1,0.3,1 lr=1.0 repeats=5 plot=false"
+    ),
     "tuning": "algo=dp_fedavg eps=2 total_steps=100 local_steps=1,2,5,10,20,50 plot=false",
 }
-LARGE = {"breast_cancer": ("seed=0,10",), "demo": ("seed=0,2",), "digits": ("seed=0,3",)}  # not all splits
+LARGE = {  # not all splits, not all budgets
+    "breast_cancer": ("seed=0,10",),
+    "demo": ("seed=0,2",),
+    "digits": ("seed=0,3",),
+    "trust": ("eps=2", "local_steps=1,120"),
+}
 
 
 def dry(*arguments: str) -> Said:
