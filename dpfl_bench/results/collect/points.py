@@ -92,7 +92,10 @@ def _settings(rows: Sequence[Row], differing: Iterable[str], pooled: Sequence[st
     settings = []
     problem = [key for key in ("model", *PROBLEM) if key not in pooled]
     for row in rows:
-        words = [f"{key} {row[key]}" for key in problem if row.get(key) is not None]
+        told = {key: row[key] for key in problem if row.get(key) is not None}
+        if row.get("sampled_clients") == row.get("clients"):
+            told.pop("sampled_clients", None)  # all of them, in every round
+        words = [f"{key} {value}" for key, value in told.items()]
         words += (
             [f"partition {row['partition.name']}"]
             if len(values[row["dataset"], "partition.name"]) > 1

@@ -420,7 +420,7 @@ def test_other_problems_are_other_rows_and_other_hyper_parameters_are_columns() 
     )
     finish("e", test_error_mean=0.4, dataset="mnist", config=config(dataset="mnist"))
     table = collect(["runs"], "out").table
-    common = "model logreg, clients 9, sampled_clients 9"
+    common = "model logreg, clients 9"
     assert [(r["dataset"], r["setting"], r["test_error_mean"]) for r in table.rows] == [
         ("digits", f"{common}, partition dirichlet, partition.alpha 0.1", 0.25),
         ("digits", f"{common}, partition dirichlet, partition.alpha 0.3", 0.2),
@@ -430,6 +430,13 @@ def test_other_problems_are_other_rows_and_other_hyper_parameters_are_columns() 
     assert [r["server_lr"] for r in table.rows] == [0.5, 1.0, 1.0, 1.0]
     assert table.swept == ["server_lr"]
     assert "| total steps | server_lr | test error |" in tables.markdown(table)
+
+
+def test_cohorts_are_told_where_some_clients_are_left_out() -> None:
+    finish("a", test_error_mean=0.1)
+    finish("b", test_error_mean=0.2, sampled_clients=3)
+    settings = {row["setting"] for row in collect(["runs"], "out").table.rows}
+    assert settings == {"model logreg, clients 9", "model logreg, clients 9, sampled_clients 3"}
 
 
 def test_clip_and_lr_are_told_where_they_were_swept() -> None:
