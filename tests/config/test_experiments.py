@@ -12,6 +12,12 @@ from helpers.federations import CONF
 NAMES = sorted(file.stem for file in (CONF / "experiment").glob("*.yaml"))
 # what a user would type
 TYPED = {
+    "bounds": (
+        "algo=dp_normfedavg dataset=quadratics privacy=central privacy.neighbours=add_remove_one eps=5"
+        " delta=1e-6 local_steps=20 rounds=500 model.init=near_optimum model.init_scale=1.0 repeats=6"
+        " eval_every=50 privacy.bound=clip,normalise privacy.clip=2.5,5,10,20,40,80 lr=0.001,0.003,0.01,0.03"
+        " plot=false"
+    ),
     "breast_cancer": (
         "algo=dp_fedavg,dp_scaffnew eps=inf,8,2,0.5 total_steps=100 local_steps=divisors"
         " privacy.clip=0.1,0.3,1,3 repeats=10 seed=range(0,100,10) dataset.seed=${seed} plot=false"
