@@ -175,7 +175,17 @@ def pictures(
         swept = [key for key in tuned if _differs(known, key)]
         better: Literal["least", "most"] = "most" if sign(view.by) < 0 else "least"
         question = Question(view.by, view.fields, {}, 1, better, tuple(swept))
-        yield Picture(shared, cells(known, question), swept)
+        yield Picture(shared, _in_order(cells(known, question), view.facets), swept)
+
+
+def _in_order(drawn: Sequence[Cell], facets: Sequence[str]) -> list[Cell]:
+    """Panels of numbers by their size, panels of words as they come."""
+    ranks = {}
+    for key in facets:
+        values = list(dict.fromkeys(cell.at[key] for cell in drawn))
+        is_numbers = all(isinstance(value, int | float) for value in values)
+        ranks[key] = {value: rank for rank, value in enumerate(sorted(values) if is_numbers else values)}
+    return sorted(drawn, key=lambda cell: [ranks[key][cell.at[key]] for key in facets])
 
 
 def _split(view: View) -> list[str]:

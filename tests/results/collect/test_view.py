@@ -126,6 +126,15 @@ def test_variants_are_apart_where_they_are_asked_for() -> None:
     assert "| apart |" in said.out
 
 
+@pytest.mark.usefixtures("hollow_pictures")
+def test_panels_of_numbers_stand_by_their_size() -> None:
+    for clip in (0.3, 10.0, 2.0):
+        for steps in (1, 5):
+            run(f"c{clip}{steps}", [clip / 100], clip=clip, steps=steps)
+    told = view("--facet", "privacy.clip")
+    assert list(dict.fromkeys(row["privacy.clip"] for row in told)) == ["0.3", "2.0", "10.0"]
+
+
 def test_a_view_has_mean_and_interval_of_the_best_over_the_rest() -> None:
     for clip in (0.1, 1.0):
         for lr, errors in ((0.1, [0.5, 0.6, 0.7]), (0.2, [0.2, 0.3, 0.4])):
