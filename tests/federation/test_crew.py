@@ -166,7 +166,8 @@ LEVELS = {
 @pytest.mark.slow
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("backend", ["flat", "loop", "vmap"])
-def test_convolutions(backend: str, level: str) -> None:
+def test_convolutions(backend: str, level: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(evaluation, "BATCH_NUMBERS", 720)  # as many records as elsewhere
     settings = settings_of(*SHORTER, *LEVELS[level], "sampled_clients=9", "lr=0.3")
     engine = dataclasses.replace(settings.engine, backend=backend)  # type: ignore[arg-type]
     same_with_every_crew(in_chunks(dataclasses.replace(settings, model=CNN, engine=engine)), images)
