@@ -38,9 +38,8 @@ def run(
     record = {"status": "diverged" if diverged else "done", "seeds": seeds, "diverged": diverged, **result}
     made = Run(sweep, Path(f"run{next(_numbers)}"), record)
     made.__dict__["text"] = {key: _yaml(value) for key, value in told.items()}
-    made.__dict__["rounds"] = np.rec.fromarrays(
-        [np.asarray(column, dtype=float) for column in rows.values()], names=list(rows)
-    )
+    lines = list(zip(*rows.values(), strict=True))
+    made.__dict__["rounds"] = np.array(lines, dtype=[(name, float) for name in rows])
     return made
 
 

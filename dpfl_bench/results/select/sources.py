@@ -158,17 +158,18 @@ class Run:
 
     def by_seed(self, quantity: Expression, last: int | str) -> dict[Key, float]:
         seeds, rounds, values = self.over_rounds(quantity)
-        window = Last.parse(last)
+        window, split = Last.parse(last), self.split
+        if self.diverged:
+            return {(split, seed): math.nan for seed in self.result["seeds"]}
+        known: dict[float, dict[int, float]] = {}
+        for seed, number, value in zip(seeds.tolist(), rounds.tolist(), values.tolist(), strict=True):
+            known.setdefault(seed, {})[int(number)] = value
         ends: dict[Key, float] = {}
         for seed in self.result["seeds"]:
-            known = dict(zip(rounds[seeds == seed].astype(int).tolist(), values[seeds == seed], strict=True))
-            if self.diverged:
-                ends[self.split, seed] = math.nan
-                continue
-            counted = [known[number] for number in at_end(known, window, self.path.name)]
+            counted = [known[seed][number] for number in at_end(known[seed], window, self.path.name)]
             if any(map(math.isnan, counted)):
                 raise ConfigError(f"{quantity.text}: run {self.path} left it blank at its end")
-            ends[self.split, seed] = math.fsum(counted) / len(counted)
+            ends[split, seed] = math.fsum(counted) / len(counted)
         return ends
 
     def over_rounds(
