@@ -23,11 +23,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial, reduce
+from functools import lru_cache, partial, reduce
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.signal import fftconvolve
+from scipy.fft import irfft, next_fast_len, rfft
 from scipy.special import gammaln, logsumexp, ndtr
 
 Vector = NDArray[np.float64]
@@ -218,8 +218,19 @@ def split_up(pair: Cells, step: float) -> Losses:
 # ---- composition ----
 
 
+def _convolved(a: Vector, b: Vector) -> Vector:
+    """scipy.signal.fftconvolve to the bit; of a vector with itself one transform less."""
+    if min(len(a), len(b)) == 1:
+        return a * b
+    size = len(a) + len(b) - 1
+    cells = next_fast_len(size, real=True)
+    one = rfft(a, cells)
+    both: Vector = irfft(one * (one if a is b else rfft(b, cells)), cells)[:size]
+    return both
+
+
 def composed(a: Losses, b: Losses) -> Losses:
-    mass = np.maximum(fftconvolve(a.mass, b.mass), 0)
+    mass = np.maximum(_convolved(a.mass, b.mass), 0)
     first = int(np.searchsorted(np.cumsum(mass), CHARGE / 4))
     last = len(mass) - int(np.searchsorted(np.cumsum(mass[::-1]), CHARGE / 4))
     return Losses(a.start + b.start + first, mass[first:last], a.charge + b.charge + CHARGE)
@@ -259,8 +270,14 @@ def spent(losses: Losses, step: float, delta: float) -> float:
     return max(0.0, math.log(max(above[first] - delta, 1e-300) / tilted[first]))
 
 
+@lru_cache(maxsize=16)
+def _cells(pair: Pair, cells: int) -> Cells:
+    """Cut once for both orders of the pair."""
+    return pair(cells)
+
+
 def _bounds(run: Run, delta: float, step: float, cells: int, mirrored: bool) -> list[float]:
-    cuts = {pair: pair(cells) for rounds in run for pair, _ in rounds.parts}
+    cuts = {pair: _cells(pair, cells) for rounds in run for pair, _ in rounds.parts}
     epsilons = []
     for on_grid, sign in ((rounded_down, 1), (split_up, -1)):
         ready = {pair: on_grid(cut.reversed() if mirrored else cut, step) for pair, cut in cuts.items()}
@@ -278,7 +295,7 @@ def _step(run: Run) -> tuple[float, float]:
     count = variance = 0.0
     for rounds in run:
         for pair, often in rounds.parts:
-            cells = pair(2000)
+            cells = _cells(pair, 2000)
             loss = (cells.least + cells.most) / 2
             releases = rounds.times * rounds.share * often
             count, variance = (
