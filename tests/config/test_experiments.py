@@ -39,6 +39,11 @@ TYPED = {
         " privacy.clip=0.03,0.1,0.3,1 lr=1.0 repeats=5 plot=false"
     ),
     "tuning": "algo=dp_fedavg eps=2 total_steps=100 local_steps=1,2,5,10,20,50 plot=false",
+    "variates": (
+        "algo=dp_fedavg,dp_scaffnew dataset=mushrooms model=logreg partition=shards clients=200 eps=2"
+        " privacy=local,secagg,central privacy.memory=own_update total_steps=120"
+        " local_steps=1,4,8,15,30,60,120 privacy.clip=0.03,0.1,0.3,1 lr=1.0 repeats=5 plot=false"
+    ),
 }
 LARGE = {  # not all splits, not all budgets
     "breast_cancer": ("seed=0,10",),

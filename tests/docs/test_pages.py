@@ -68,6 +68,11 @@ def test_the_readme_has_at_most_1100_words() -> None:
     )
 
 
+def test_the_findings_have_at_most_900_words() -> None:
+    words = (ROOT / "docs" / "findings.md").read_text().split()
+    assert len([word for word in words if re.search(r"\w", word)]) <= 900, "beside the lines of tables"
+
+
 def test_the_readme_has_every_artefact_with_its_cost() -> None:
     told = {row[1]: row.groups()[1:4] for row in ROW.finditer((ROOT / "README.md").read_text())}
     costs = {name: load(file).cost for name, file in artefacts().items()}
