@@ -14,6 +14,7 @@ Scale = Literal["smoke", "cpu", "full"]
 Reading = Literal["paper", "exact"]
 SCALES: tuple[Scale, ...] = get_args(Scale)
 READINGS: tuple[Reading, ...] = get_args(Reading)
+ACCOUNTING: dict[Reading, str] = {"paper": "the paper's own accounting", "exact": "valid accounting"}
 
 
 @dataclass

@@ -13,7 +13,7 @@ from typing import Any
 
 from dpfl_bench import __version__
 from dpfl_bench.papers.artefact import artefacts
-from dpfl_bench.papers.overlays import SCALES
+from dpfl_bench.papers.overlays import ACCOUNTING, SCALES
 from dpfl_bench.papers.overview import FILE, states, words_of
 from dpfl_bench.results import made
 from dpfl_bench.results.folder import RunFolder
@@ -72,15 +72,23 @@ def reproduced(folder: Path, name: str) -> list[State]:
 
 
 def _introduction(known: Mapping[str, Sequence[State]]) -> str:
-    done = [words_of(records[0][1]) for records in known.values() if records]
-    claims, matches = (sum((each[part] for each in done), Counter[str]()) for part in ("claims", "printed"))
-    return (
-        f"<p>{len(done)} of {len(known)} tables and figures, each at the largest scale at which it was run."
-        " A verdict is about our runs at that scale; what was smaller than in the paper stands beside it. A"
-        " nominal ε is what a paper states; only the ε beside it holds.</p>"
-        f'<p class="counts"><span class="soft">Claims:</span> {counts(claims, full=True)}</p>'
-        f'<p class="counts"><span class="soft">Printed numbers:</span> {counts(matches, full=True)}</p>'
-    )
+    done = [record for records in known.values() for _, record in _largest(records)]
+    lines = [
+        f"<p>{sum(map(bool, known.values()))} of {len(known)} tables and figures, each at the largest scale"
+        " at which it was run. A verdict is about our runs at that scale; what was smaller than in the paper"
+        " stands beside it. A nominal ε is what a paper states; only the ε beside it holds.</p>"
+    ]
+    for reading, accounting in ACCOUNTING.items():
+        words = [words_of(record) for record in done if record["reading"] == reading]
+        for part, label in (("claims", "Claims"), ("printed", "Printed numbers")) if words else ():
+            shown = counts(sum((each[part] for each in words), Counter[str]()), full=True)
+            lines.append(f'<p class="counts"><span class="soft">{label}, {accounting}:</span> {shown}</p>')
+    return "".join(lines)
+
+
+def _largest(records: Sequence[State]) -> list[State]:
+    """Both readings, of the largest scale."""
+    return [state for state in records if state[1]["scale"] == records[0][1]["scale"]]
 
 
 def _matrix(papers: Mapping[str, Mapping[str, Sequence[State]]]) -> str:
@@ -93,12 +101,13 @@ def _matrix(papers: Mapping[str, Mapping[str, Sequence[State]]]) -> str:
             if not records:
                 parts.append(f'<li><b>{short}</b><span class="soft">not run</span></li>')
                 continue
-            at, record = records[0]
-            words = sum(words_of(record).values(), Counter[str]())
-            parts.append(
-                f'<li><a href="#{anchor(name)}">{short}</a><span class="soft">{escape(at)}</span>'
-                f'<span class="counts">{counts(words)}</span></li>'
-            )
+            parts.append(f'<li><a href="#{anchor(name)}">{short}</a>')
+            for at, record in _largest(records):
+                words = sum(words_of(record).values(), Counter[str]())
+                parts.append(
+                    f'<span class="soft">{escape(at)}</span><span class="counts">{counts(words)}</span>'
+                )
+            parts.append("</li>")
         parts.append("</ul>")
     return "".join([*parts, "</section>"])
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from dpfl_bench.papers.artefact import Claim, Printed
 from dpfl_bench.papers.evidence import Evidence
+from dpfl_bench.papers.overlays import ACCOUNTING
 from dpfl_bench.papers.overview import FILE
 from dpfl_bench.results import made
 from dpfl_bench.results.escape import plain
@@ -21,7 +22,6 @@ from dpfl_bench.results.verdicts.group import UNDECIDED, Outcome
 from dpfl_bench.results.verdicts.printed import Match, matches
 
 UNTESTED = "cannot be tested at this scale"
-ACCOUNTING = {"paper": "the paper's own accounting", "exact": "valid accounting"}
 Blocks = Sequence[tuple[Printed, Sequence[Match]]]
 
 

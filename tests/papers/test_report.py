@@ -116,6 +116,23 @@ def test_the_largest_scale_comes_first_and_the_others_follow() -> None:
     assert "fig1: title of full-paper</h3>" in written()
 
 
+def test_both_readings_of_the_largest_scale_are_in_the_matrix() -> None:
+    """What holds with the paper's own accounting alone is seen at once."""
+    artefact(Path("out/papers"), "mine/fig1", "cpu-paper")
+    artefact(Path("out/papers"), "mine/fig1", "cpu-exact", claims=[{**CLAIM, "verdict": "does not hold"}])
+    artefact(Path("out/papers"), "mine/fig1", "smoke-paper")
+    cell = re.search(r'<li><a href="#mine-2f-fig1">.*?</li>', written(), re.DOTALL)
+    assert cell
+    assert re.findall(r"cpu-\w+|smoke-\w+|1 holds|1 does not hold", Page(cell[0]).text) == [
+        "cpu-paper",
+        "cpu-exact",
+    ]
+    assert cell[0].index('aria-label="1 holds"') < cell[0].index('aria-label="1 does not hold"')
+    text = Page(written()).text
+    assert "Claims, the paper's own accounting: ✓ 1 holds" in text
+    assert "Claims, valid accounting: ✗ 1 does not hold" in text
+
+
 def test_everything_is_escaped() -> None:
     claim = {key: NASTY for key in CLAIM}
     printed = {**PRINTED, **{key: NASTY for key in ("what", "place", "at", "match", "why")}}
