@@ -19,7 +19,7 @@ from dpfl_bench.results.select.budgets import budgets, told
 from dpfl_bench.results.select.cells import Cell, cells
 from dpfl_bench.results.select.selection import VALUE, Selection
 from dpfl_bench.results.select.sources import Source
-from dpfl_bench.results.verdicts.printed import Match, Printed, at
+from dpfl_bench.results.verdicts.printed import ELSEWHERE, Match, Printed, at
 
 EPS = ("nominal eps", "eps that holds")
 Marks = Mapping[str, Sequence[Drawn]]  # by figure
@@ -71,6 +71,8 @@ def pivot(
     for block, matches in printed:
         what = "" if block.y == table.y else f"{block.what}, "
         for each in matches:
+            if what and each.match == ELSEWHERE:
+                continue  # of another quantity, and not compared
             said.setdefault(each.at, []).append(f"{what}printed {each.printed:g}: {each.match}")
     grid: dict[str, dict[str, Cell]] = {}
     columns: dict[str, None] = {}

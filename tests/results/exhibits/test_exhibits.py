@@ -38,11 +38,11 @@ def test_a_further_quantity_is_a_line_of_its_own_in_every_panel() -> None:
     assert [m.y for m in marks if (m.column, m.line) == ("right", "half")] == [5.5, 6.0]
 
 
-def shown(*printed: dict[str, Any], **table: Any) -> list[list[str]]:
+def shown(*printed: dict[str, Any], elsewhere: str = "", **table: Any) -> list[list[str]]:
     runs = grid({1: (1.0, 2.0, 3.0), 2: (5.0, 5.0, 5.0)}, "eps")
     blocks = [Printed(**{"rows": ["eps"], "what": "error", **each}) for each in printed]
     made = Table(rows=["eps"], y="y", digits=1, **table)
-    return pivot(made, runs, {}, [(block, matches(block, runs)) for block in blocks]).rows
+    return pivot(made, runs, {}, [(block, matches(block, runs, elsewhere)) for block in blocks]).rows
 
 
 def test_a_print_stands_in_its_cell_and_says_what_it_is() -> None:
@@ -52,6 +52,9 @@ def test_a_print_stands_in_its_cell_and_says_what_it_is() -> None:
     assert rows[1][1] == "5.0 ± 0.0; printed 5: within; T, printed 9: differs"
     rows = shown({"y": "round", "what": "T", "cells": {1: 10}})
     assert rows[0][1] == "2.0 ± 1.0; T, printed 10: within"  # no error of 10 was printed
+    both = {"y": "y", "cells": {2: 5.0}}, {"y": "round", "what": "T", "cells": {2: 9}}
+    rows = shown(*both, elsewhere="20 of 50 rounds")
+    assert rows[1][1] == "5.0 ± 0.0; printed 5: not at this setting", "of another quantity it says nothing"
 
 
 def test_what_diverged_says_so_in_the_table() -> None:
