@@ -14,6 +14,7 @@ import json
 import os
 import re
 import shlex
+import shutil
 import sys
 import tomllib
 from collections.abc import Iterator
@@ -281,11 +282,15 @@ def test_run_folders_that_a_page_names_are_the_readme_s() -> None:
 
 @pytest.mark.slow
 def test_the_readme_s_run_and_what_reads_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The run prints what the README shows; status, collect and replay work on it as they stand."""
+    """The run prints what the README shows; status, collect and replay work on it as they stand.
+    So do those of a packaged sweep, whose folder holds the same run here.
+    """
     readme = (ROOT / "README.md").read_text()
     said = call("run", "algo=dp_scaffnew", "eps=2")
     assert said.code == 0, said.err
     assert f"    {said.err.strip()}\n    {said.out.strip()}\n" in readme
+    for sweep in (ROOT / "conf" / "experiment").glob("*.yaml"):
+        shutil.copytree("outputs/runs", f"outputs/{sweep.stem}/runs")
     for command in of("status", "collect", "replay"):
         done = call(*command.words[1:])
         assert done.code == 0, f"{command}: {done.err}"
