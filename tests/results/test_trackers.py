@@ -4,9 +4,11 @@ failures are not the run's.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import struct
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -66,8 +68,7 @@ def of_wandb(folder: Path) -> list[dict[str, float]]:
     internal = pytest.importorskip("wandb.proto.wandb_internal_pb2")
     (path,) = (folder / "wandb").glob("offline-run-*/*.wandb")
     found = []
-    for data in _records(path.read_bytes()):
-        record = internal.Record.FromString(data)
+    for record in _written(path, internal.Record):
         if record.WhichOneof("record_type") == "history":
             items = {
                 item.key or item.nested_key[0]: json.loads(item.value_json) for item in record.history.item
@@ -75,6 +76,20 @@ def of_wandb(folder: Path) -> list[dict[str, float]]:
             assert items["_step"] == len(found), "a step twice, or one left out"
             found.append({name: float(value) for name, value in items.items() if name[0] != "_"})
     return found
+
+
+def _written(path: Path, kind: Any) -> list[Any]:
+    """All of wandb's records. Its own process writes them, sometimes a moment after the run."""
+    from google.protobuf.message import DecodeError
+
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        with contextlib.suppress(DecodeError, struct.error):  # half a record
+            records = [kind.FromString(data) for data in _records(path.read_bytes())]
+            if any(record.WhichOneof("record_type") == "exit" for record in records):
+                return records
+        time.sleep(0.05)
+    raise AssertionError(f"{path}: wandb wrote no end of the run")
 
 
 def _records(data: bytes) -> Iterator[bytes]:
