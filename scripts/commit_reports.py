@@ -39,6 +39,7 @@ COSTS = "| artefact | smoke | cpu | full | claims, the paper's accounting | clai
 COSTS += "|---|---|---|---|---|---|\n"
 VERDICTS = {HOLDS: "hold", FAILS: "do not", UNDECIDED: "undecided", UNTESTED: "not testable"}
 HEAD = "| claim, in the paper's words | artefact | reading=paper | reading=exact |\n|---|---|---|---|\n"
+LEARNT = "| private points better than the initial model | reading=paper | reading=exact |\n|---|---|---|\n"
 FONT = "DejaVu Sans, Verdana, sans-serif"
 LETTERS = (
     r'<!-- ([^$\n]*?) -->\n<g( style="[^"]*")? transform="([^"]*?) scale\((\S+) \S+\)">\n'
@@ -195,7 +196,26 @@ def tables(reports: Path) -> str:
     for paper, names in papers.items():
         rows = [row for name in sorted(names, key=report.in_order) for row in _rows(reports, name)]
         parts.append(f"\n### {paper}: claim by claim\n\n{HEAD}{''.join(rows)}")
-    return "".join(parts) + ("\n" if parts else "")
+    return "".join([*parts, _learnt(reports, papers), "\n"]) if parts else ""
+
+
+def _learnt(reports: Path, papers: dict[str, dict[str, Any]]) -> str:
+    """Of each artefact, how many of the points that it shows are better than the initial model."""
+    rows = []
+    for name in sorted((name for names in papers.values() for name in names), key=report.in_order):
+        known = states(reports, name)
+        entries = [known.get(f"{SCALE}-{reading}", {}).get("untrained", []) for reading in READINGS]
+        if any(entries):
+            rows.append(
+                f"| `{name}` | {' | '.join('; '.join(map(_better, each)) or '–' for each in entries)} |\n"
+            )
+    return f"\n### Better than the initial model\n\n{LEARNT}{''.join(rows)}" if rows else ""
+
+
+def _better(entry: dict[str, Any]) -> str:
+    return (
+        f"{entry['better']} of {entry['points']} ({entry['dataset']}, {entry['quantity'].replace('_', ' ')})"
+    )
 
 
 def _rows(reports: Path, name: str) -> list[str]:

@@ -48,7 +48,18 @@ def summary(
         "first_test_sizes": None if tests is None else tests[:FIRST],
         "classes": classes,
         "first_labels": labels,
+        "constant": _constant(records) if classes else None,
     }
+
+
+def _constant(records: Records) -> dict[str, float] | None:
+    """The trivial classifier: the most frequent training label, and the test error of always
+    answering that.
+    """
+    if not len(records.test_y):
+        return None
+    label = int(np.bincount(records.train_y).argmax())
+    return {"label": label, "test_error": float((records.test_y != label).mean())}
 
 
 def spread(records: Records, parts: list[np.ndarray], tests: list[int] | None) -> dict[str, Any]:
@@ -129,8 +140,18 @@ def text(shown: Mapping[str, Any]) -> str:
             f" {shown['dealt']} in all hands"
         )
     if shown["first_labels"] is not None:
-        lines += ["labels of the first clients:", *_histograms(shown["first_labels"], shown["classes"])]
+        lines += [
+            *_trivial(shown["constant"]),
+            "labels of the first clients:",
+            *_histograms(shown["first_labels"], shown["classes"]),
+        ]
     return "\n".join([*lines, f"picture: {shown['picture']}", f"every client: {shown['table']}"]) + "\n"
+
+
+def _trivial(constant: Mapping[str, float] | None) -> list[str]:
+    if constant is None:
+        return []
+    return [f"who always answers {constant['label']} has a test error of {constant['test_error']:.4f}"]
 
 
 def _histograms(labels: list[list[int]], classes: int) -> list[str]:

@@ -20,6 +20,7 @@ from dpfl_bench.results.folder import RunFolder
 from dpfl_bench.results.pages import page
 from dpfl_bench.results.pages.inline_svg import Pictures
 from dpfl_bench.results.pages.page import anchor, chip, counts, ends, facts, lines, number, table, text
+from dpfl_bench.results.verdicts import untrained
 
 NAME = "report.html"
 PRINTED = ("what", "where", "printed", "ours", "interval of ours", "difference", "match", "why")
@@ -150,6 +151,7 @@ def _facts(record: Record) -> str:
             "nominal ε → ε that holds": _eps(record["eps"]),
             "nominal ε is": text(record["nominal_how"]),
             "not accounted": lines(record["not_accounted"]),
+            "learnt": lines(untrained.told(record.get("untrained", []))),
             "reduced": text(record["reduced"]) or "nothing: the paper's setting",
             "not here": lines(dict.fromkeys(record["lacks"].values())),
             "command": "".join(f"<code>{escape(line)}</code>" for line in record["commands"][:1]),

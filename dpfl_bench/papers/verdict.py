@@ -16,7 +16,9 @@ from dpfl_bench.results.escape import plain
 from dpfl_bench.results.exhibits import figure, table
 from dpfl_bench.results.folder import RunFolder
 from dpfl_bench.results.select import budgets
+from dpfl_bench.results.select.cells import Cell, cells
 from dpfl_bench.results.select.sources import Run, Source
+from dpfl_bench.results.verdicts import untrained
 from dpfl_bench.results.verdicts.claim import test
 from dpfl_bench.results.verdicts.group import UNDECIDED, Outcome
 from dpfl_bench.results.verdicts.printed import Match, matches
@@ -38,7 +40,7 @@ def write(evidence: Evidence, command: str, width: str) -> dict[str, Any]:
     for block in artefact.printed:
         elsewhere = block.elsewhere(evidence.scale, evidence.reading, evidence.reduced)
         blocks.append((block, matches(block, evidence.sources(block.sweeps), elsewhere)))
-    record = _record(evidence, command, blocks)
+    shown = [each.cell for drawn in marks.values() for each in drawn]
     data = table.of_marks(marks, nominal)
     if artefact.table is None:
         rows = table.of_figures(artefact.figures, marks, nominal)
@@ -46,6 +48,8 @@ def write(evidence: Evidence, command: str, width: str) -> dict[str, Any]:
         chosen = evidence.sources(artefact.table.sweeps)
         rows = table.pivot(artefact.table, chosen, names, blocks, nominal)
         data.rows.extend(table.numbers(artefact.table, chosen, names, nominal))
+        shown += cells(chosen, artefact.table.question(*artefact.table.groups))
+    record = _record(evidence, command, blocks, shown)
     note = _note(record, evidence.sources(), nominal)
     texts = {
         "data.csv": data.csv(),
@@ -71,7 +75,7 @@ def write(evidence: Evidence, command: str, width: str) -> dict[str, Any]:
     return record
 
 
-def _record(evidence: Evidence, command: str, blocks: Blocks) -> dict[str, Any]:
+def _record(evidence: Evidence, command: str, blocks: Blocks, shown: Sequence[Cell]) -> dict[str, Any]:
     artefact, sweeps, sources = evidence.artefact, evidence.sweeps.values(), evidence.sources()
     runs = {source.path: source for source in sources if isinstance(source, Run)}  # shared ones once
     return {
@@ -82,6 +86,7 @@ def _record(evidence: Evidence, command: str, blocks: Blocks) -> dict[str, Any]:
         "title": artefact.title,
         "claims": [_claim(claim, evidence) for claim in artefact.claims],
         "printed": [asdict(match) for _, found in blocks for match in found],
+        "untrained": untrained.compared(shown),
         "eps": budgets.json(budgets.budgets(sources, artefact.nominal.eps)),
         "nominal_how": artefact.nominal.how,
         "not_accounted": budgets.leaks(sources),

@@ -472,6 +472,10 @@ def test_show_is_what_a_run_would_deal(tmp_path: Path) -> None:
     assert shown["first_labels"][3] == [
         int((data.records.train_y[data.parts[3]] == k).sum()) for k in range(10)
     ]
+    counts = [int((data.records.train_y == label).sum()) for label in range(10)]
+    assert shown["constant"]["label"] == counts.index(max(counts))
+    wrong = sum(int(label) != shown["constant"]["label"] for label in data.records.test_y)
+    assert shown["constant"]["test_error"] == pytest.approx(wrong / len(data.records.test_y))
     assert (shown["dealt"], shown["distinct"], shown["whole"]) == (1438, 1438, True)
     assert (tmp_path / shown["table"]).read_text() == data.partition_csv()
     assert (tmp_path / "outputs" / "data" / "digits_dirichlet.png").read_bytes()[:4] == b"\x89PNG"
@@ -496,6 +500,7 @@ def test_show_as_text(tmp_path: Path) -> None:
     assert "records per client: min 143, median 143, max 143; the first: 143, 143" in said.out
     assert "training records are held by a client, 1430 in all hands" in said.out
     assert "  client   0  1  2  3  4  5  6  7  8  9\n" in said.out
+    assert "who always answers 1 has a test error of 0.8997\n" in said.out
     assert (tmp_path / "new" / "picture.svg").is_file()
     assert (tmp_path / "new" / "picture.csv").is_file()
 
@@ -504,6 +509,7 @@ def test_show_without_labels() -> None:
     said = call("data", "show", "dataset=synthetic_linear", "dataset.clients=50", "clients=50")
     assert said.code == 0, said.err
     assert "labels" not in said.out
+    assert "always answers" not in said.out
     assert (
         call("data", "show", "dataset=synthetic_linear", "dataset.clients=5", "clients=5", "--json").json[
             "first_labels"

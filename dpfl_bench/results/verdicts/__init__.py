@@ -5,6 +5,7 @@
 | kinds.py | the kinds of statements: what each says, its keys, its test |
 | claim.py | a statement in each of its groups, and together |
 | printed.py | printed numbers next to ours |
+| untrained.py | how many of the points are better than the initial model |
 | agreement.py | whether the verdicts of two machines agree |
 | group.py | what one group's test is given |
 | comparisons.py | statements that compare |
