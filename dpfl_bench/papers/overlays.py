@@ -31,6 +31,10 @@ class Layer(Recipe):
         for key, value in self.over.items():
             if value == []:
                 raise ConfigError(f"{where}.over.{key}: expected at least one value")
+        if self.points == []:
+            raise ConfigError(f"{where}.points: expected at least one point, or null for none")
+        if self.at_best and not self.at_best.keys:
+            raise ConfigError(f"{where}.at_best.keys: expected the keys that are taken of {self.at_best.of}")
         for word in (*READINGS, *SCALES):
             if inner := getattr(self, word):
                 inner.check(f"{where}.{word}")

@@ -102,3 +102,20 @@ def test_an_overlay_may_drop_the_stage() -> None:
     assert recipes(both, "smoke", "paper")["second"].at_best is None
     stage = Stage(of="main", keys=["local_steps", "lr"], groups=["algo", "eps"], by="y")
     assert recipes(both, "cpu", "paper")["second"].at_best == stage
+
+
+@pytest.mark.parametrize(
+    ("node", "message"),
+    [
+        ({"over": {"lr": []}}, "sweeps.main.over.lr: expected at least one value"),
+        ({"points": []}, "sweeps.main.points: expected at least one point, or null for none"),
+        ({"cpu": {"paper": {"points": []}}}, "sweeps.main.cpu.paper.points: expected at least one point"),
+        (
+            {"at_best": {"of": "grid", "keys": []}},
+            "sweeps.main.at_best.keys: expected the keys that are taken of grid",
+        ),
+    ],
+)
+def test_what_would_run_nothing_is_refused(node: Any, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        check({"main": node})

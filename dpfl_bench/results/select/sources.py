@@ -166,6 +166,8 @@ class Run:
             known.setdefault(seed, {})[int(number)] = value
         ends: dict[Key, float] = {}
         for seed in self.result["seeds"]:
+            if seed not in known:
+                raise ConfigError(f"run {self.path}: metrics.csv has no row of seed {seed}; remove the run")
             counted = [known[seed][number] for number in at_end(known[seed], window, self.path.name)]
             if any(map(math.isnan, counted)):
                 raise ConfigError(f"{quantity.text}: run {self.path} left it blank at its end")

@@ -229,3 +229,15 @@ def test_one_round_or_some_of_them() -> None:
     assert by_field(cells(runs, some), "round") == {1: [2.0], 3: [200.0]}  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="round: expected it among the fields, or one value of it"):
         cells(runs, Question("y", ("eps",), {"round": [1, 2]}))  # type: ignore[arg-type]
+
+
+def test_a_file_without_a_seed_of_its_run_is_refused() -> None:
+    broken = run(rows={"seed": [0, 1], "round": [10, 10], "y": [1.0, 2.0]}, seeds=[0, 1, 2])
+    with pytest.raises(ConfigError, match="has no row of seed 2"):
+        cells([broken], Question("y"))
+
+
+def test_a_blank_at_the_end_is_refused() -> None:
+    blank = run(rows={"seed": [0, 0], "round": [5, 10], "y": [1.0, float("nan")]})
+    with pytest.raises(ConfigError, match="left it blank at its end"):
+        cells([blank], Question("y"))
