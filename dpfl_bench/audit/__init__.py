@@ -11,6 +11,7 @@ accountant assumes.
 | worlds.py | neighbouring federations |
 | replay.py | how far neighbours move a release: against the declared sensitivity |
 | plays.py | rounds of canaries: what is released of them, with many seeds |
+| scalars.py | the noise of the further sums: squared norms, bits |
 | residuals.py | the noise: its scale, its shape, its independence |
 | canaries.py | mean shift and black box |
 | evidence.py | composition: the eps that the evidence supports |

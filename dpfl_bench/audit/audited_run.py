@@ -53,9 +53,7 @@ class Audited:
 
     @cached_property
     def player(self) -> RoundPlayer:
-        return build_player(
-            self.job.settings, self.job.budget, self.job.problem, self.job.data, self.seed
-        )
+        return build_player(self.job.settings, self.job.budget, self.job.problem, self.job.data, self.seed)
 
     @property
     def x(self) -> torch.Tensor:
@@ -110,7 +108,7 @@ def _go_where_it_was(folder: RunFolder) -> None:
 
 
 def prepared(asked: Asked, confidence: float, canaries: int) -> Audited:
-    """Everything that the run is made of. A run that was not run yet claims what its budget says."""
+    """Everything that the run is made of. One that was not run yet claims what its budget says."""
     if asked.record is not None:
         claim = Claim.read(asked.record)  # refused before data load
     elif not asked.settings.private:

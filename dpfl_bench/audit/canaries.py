@@ -37,7 +37,7 @@ def _mean_shift(audited: Audited, scores: np.ndarray, coins: np.ndarray, confide
     """Of one release; the accountant's composition makes the run of it."""
     inside, outside = scores[coins], scores[~coins]
     mu = statistics.shift_at_least(inside, outside, confidence)
-    lower = supported(audited.claim, math.inf if mu == 0 else 1 / mu)
+    lower = supported(audited.claim, 1 / mu if mu > 0 else math.inf)
     claimed = 1 / audited.claim.multiplier
     p = statistics.shift_p(inside, outside, claimed * 1.001)
     found = statistics.shift(inside, outside)

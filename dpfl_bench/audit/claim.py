@@ -6,6 +6,7 @@ guessed from the settings: the part that needs it says so.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -84,18 +85,17 @@ class Claim:
         """
         if self.trust != "secagg":
             return self.trust == "central"
-        return self.seen.scale > 1.5 * float(self.main["sampling"]["cohort"]) ** -0.5
+        return bool(self.seen.scale > 1.5 * float(self.main["sampling"]["cohort"]) ** -0.5)
 
     @property
     def proved_scale(self) -> float:
-        """The noise that is seen to hide a client, over the one that the noise multiplier speaks of.
-        Where eps counts a single message or share as known, a third party or the server may see
-        sums only.
+        """The noise that is seen to hide a client, over the one of the noise multiplier. Where eps
+        counts a single message or share as known, the evidence may be of sums alone.
         """
         if self.trust == "secagg" and not self.by_sums:
             return max(1.0, self.seen.scale)
         if self.trust == "local" and self.observer == "third_party":
-            return max(float(self.main["sampling"]["cohort"]) ** 0.5, self.seen.scale)
+            return max(math.sqrt(self.main["sampling"]["cohort"]), self.seen.scale)
         return self.seen.scale
 
     def sensitivity_of(self, name: str, clip: float) -> float:

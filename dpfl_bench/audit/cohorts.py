@@ -10,7 +10,7 @@ import numpy as np
 
 from dpfl_bench.audit import statistics
 from dpfl_bench.audit.audited_run import Audited
-from dpfl_bench.audit.finding import Part, exact, tested
+from dpfl_bench.audit.finding import Part, exact, with_test
 
 NAME = "lots and cohorts"
 DRAWS = 4000  # cohorts
@@ -29,11 +29,11 @@ def parts(audited: Audited) -> list[Part]:
         p = min(counted, float(whole))
         return [Part(NAME, "holds" if p else "violated", says + "; everybody is in every round", taken, p)]
     p, of = drawn(audited, clients, size, sampling["scheme"] == "fixed")
-    return [tested(NAME, min(p, counted), audited.confidence, f"{says}; {of}", float(taken))]
+    return [with_test(NAME, min(p, counted), audited.confidence, f"{says}; {of}", float(taken))]
 
 
 def participations(audited: Audited) -> int:
-    """In how many rounds the most frequent client of any seed took part, as far as it was played."""
+    """In how many rounds the most frequent client of any seed took part, of those played."""
     rounds = int(audited.claim.main["rounds"])
     return max(int(s.first(rounds).participation.max()) for s in audited.job.schedules)
 
@@ -52,8 +52,10 @@ def drawn(audited: Audited, clients: int, size: int, fixed: bool) -> tuple[float
 
 
 def of_draws(inside: np.ndarray, rate: float, fixed: bool) -> tuple[float, str]:
-    """(p, what was seen) of draws of units. inside: (groups, draws, units), whether a unit was drawn;
-    the draws of a group follow each other. fixed: each has the same size; else Poisson.
+    """(p, what was seen) of draws of units.
+
+    inside: (groups, draws, units), whether a unit was drawn; the draws of a group follow each
+    other. fixed: each has the same size; else Poisson.
     """
     groups, draws, units = inside.shape
     size = rate * units

@@ -30,8 +30,8 @@ def supported(claim: Claim, multiplier: float, times: int | None = None) -> floa
     """
     times = claim.seen.times if times is None else times
     seen = replace(claim.seen, companions=(), times=times, scale=claim.proved_scale)
-    if multiplier == math.inf:
-        return 0.0
+    if multiplier in (0.0, math.inf):
+        return math.inf if multiplier == 0 else 0.0
     if seen.mechanism == "gaussian" and not seen.rounds:
         return statistics.gaussian_eps(math.sqrt(seen.times) / (multiplier * seen.scale), claim.delta)
     return accounting.epsilon(seen, multiplier, claim.delta)
@@ -55,7 +55,8 @@ def parts(
     stated = accounting.epsilon(claim.seen, claim.multiplier, claim.delta)
     p = min(exact(stated, claim.eps * (1 + EVEN)), exact(surely, claim.eps * (1 + EVEN)))
     says = ", ".join(
-        f"{s.name} shifted by {moved.joint[s.name]:.5g}, noise at most {s.at_most(confidence):.5g} ({s.count})"
+        f"{s.name} shifted by {moved.joint[s.name]:.5g}, noise at most {s.at_most(confidence):.5g}"
+        f" ({s.count} numbers)"
         for s in spreads
     )
     says = f"of what was declared: {says}; eps is at least {lower:.5g} of {claim.eps:.5g} claimed"

@@ -37,16 +37,12 @@ def judged(p: float, doubt: float) -> Verdict:
     return "holds" if p >= doubt else "inconclusive"
 
 
-def tested(
-    name: str, p: float, confidence: float, says: str, statistic: float | None, lower: float | None = None
-) -> Part:
-    """A part with a test. Doubt begins where one in a hundred audits of right runs would doubt, at
-    confidence .95 one in twenty.
-    """
+def with_test(name: str, p: float, confidence: float, says: str, statistic: float | None) -> Part:
+    """A part with a test. Ten tests share the doubt that the confidence leaves."""
     verdict = judged(p, (1 - confidence) / 10)
     if verdict == "inconclusive":
         says += f"; chance does that once in {1 / p:.0f} audits: ask again with another --canaries"
-    return Part(name, verdict, says, statistic, p, lower)
+    return Part(name, verdict, says, statistic, p)
 
 
 def unable(name: str, reason: str) -> Part:

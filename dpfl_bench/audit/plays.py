@@ -2,9 +2,9 @@
 
 A canary is a client that offers an update of its own to the door in place of its local work, along
 one axis, so that no two canaries of a cohort disturb each other. Each seed tosses a coin for each
-canary. `replace_one`: it pulls to the one side or to the other. `add_remove_one`: it is there, or it
-offers nothing. The other clients offer updates that the auditor knows. The engine does all the rest:
-cohorts, chunks, doors, noise, the server's step, memories.
+canary. `replace_one`: it pulls to the one side or to the other. `add_remove_one`: it is there, or
+it offers nothing. The other clients offer updates that the auditor knows. The engine does all the
+rest: cohorts, chunks, doors, noise, the server's step, memories.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class _Bench:
         return max(2, min(wanted, MOST_PLAYS // rounds, MOST_DRAWN // drawn))
 
     def _known(self, clients: int) -> Tensor:
-        """What a client that is no canary offers, (clients, 1): a constant vector, short or long."""
+        """What a client that is no canary offers, (clients, 1): a constant, short or long."""
         draw = rng.generator(self.audited.seed, "audit-offers").random((clients, 1))
         scale = (self.start.clip or 1.0) * 2.0 ** (8 * draw - 6) / math.sqrt(self.dimension)
         return torch.from_numpy(scale).to(self.start.server.x)

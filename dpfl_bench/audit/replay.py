@@ -6,8 +6,8 @@ and the distance of the two releases is what the accountant calls sensitivity. O
 the declared one is a proof, without any chance in it. Only this sees a wrong unit, divisor or
 weight.
 
-Unit: client. `replace_one`: any two worlds are neighbours. `add_remove_one`: a world, and the one in
-which the client contributes nothing.
+Unit: client. `replace_one`: any two worlds are neighbours. `add_remove_one`: a world, and the one
+in which the client contributes nothing.
 """
 
 from __future__ import annotations
@@ -57,8 +57,10 @@ class Moved:
 
 
 def shift(distances: Mapping[str, float], noise: Mapping[str, float]) -> float:
-    """In standard deviations, of all sums of a round together. distances: over the sensitivities."""
-    return math.hypot(*(distance / noise[name] for name, distance in distances.items()))
+    """In standard deviations, of a round's sums together. distances: over the sensitivities."""
+    if any(distance > 0 and noise[name] == 0 for name, distance in distances.items()):
+        return math.inf
+    return math.hypot(*(distance / noise[name] for name, distance in distances.items() if distance))
 
 
 def moved(audited: Audited) -> Moved:

@@ -1,8 +1,9 @@
-"""Residuals: the release less the exact sum, divided by the declared standard deviation, is standard
-normal and independent: in its scale, in its shape, across rounds, clients, coordinates and seeds.
+"""Residuals: the release less the exact sum, divided by the declared standard deviation, is
+standard normal and independent: in its scale, in its shape, across rounds, clients, coordinates and
+seeds.
 
-Unit: client. A noise that is too small breaks eps. One that is too large, or shared, breaks what the
-accountant assumes: whoever knows one share of it knows the others.
+Unit: client. A noise that is too small breaks eps. One that is too large, or shared, breaks what
+the accountant assumes: whoever knows one share of it knows the others.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import numpy as np
 
 from dpfl_bench.audit import statistics
 from dpfl_bench.audit.audited_run import Audited
-from dpfl_bench.audit.finding import Part, tested, unable
+from dpfl_bench.audit.finding import Part, unable, with_test
 from dpfl_bench.audit.plays import Plays
 
 TESTED = 64  # vectors of which all pairs are compared
@@ -62,7 +63,7 @@ def _scale(audited: Audited, spreads: Sequence[Spread]) -> Part:
     each = {s.name: statistics.scale_p(s.squares, s.count) for s in spreads}
     worst = min(spreads, key=lambda s: each[s.name])
     says = ", ".join(f"{s.name} {s.std:.5g} ({s.count})" for s in spreads)
-    return tested(
+    return with_test(
         "residuals",
         statistics.joint_p(each.values()),
         audited.confidence,
@@ -79,7 +80,7 @@ def _shape(audited: Audited, found: Plays) -> Part:
     worst = min(tests, key=lambda name: tests[name][1])
     p = statistics.joint_p(p for _, p in tests.values())
     says = f"largest distance from a normal law: {tests[worst][0]:.2g}, of the {worst}"
-    return tested("residuals: shape", p, audited.confidence, says, tests[worst][0])
+    return with_test("residuals: shape", p, audited.confidence, says, tests[worst][0])
 
 
 def _independence(audited: Audited, found: Plays) -> Part:
@@ -87,9 +88,11 @@ def _independence(audited: Audited, found: Plays) -> Part:
     if not tests:
         return unable("residuals: independence", "one number alone: nothing to compare")
     worst = min(tests, key=lambda name: tests[name][1])
-    says = "largest |z| (repeated: how many) across " + ", ".join(f"{name} {z:.3g}" for name, (z, _) in tests.items())
+    says = "largest |z| (repeated: how many) across " + ", ".join(
+        f"{name} {z:.3g}" for name, (z, _) in tests.items()
+    )
     p = statistics.joint_p(p for _, p in tests.values())
-    return tested("residuals: independence", p, audited.confidence, says, tests[worst][0])
+    return with_test("residuals: independence", p, audited.confidence, says, tests[worst][0])
 
 
 Test = tuple[float, float]

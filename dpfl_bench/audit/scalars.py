@@ -26,10 +26,10 @@ def spreads(audited: Audited) -> list[Spread]:
     round = audited.schedule.round(0)
     player, clip = audited.player, audited.player.clip
     # under local trust the server adds up as many clients' noise as there are in the cohort
-    count = len(round.cohort)
+    count, x = len(round.cohort), torch.zeros(1, dtype=audited.x.dtype)
     for number in range(DRAWS):
         door = replace(player.send_door, seed=audited.seed + number)
-        passage = replace(player, send_door=door).passage(round, clip, torch.zeros(1, dtype=torch.float64))
+        passage = replace(player, send_door=door).passage(round, clip, x)
         passage.clients = count
         sent = passage.sent(Ledger(audited.schedule.clients))
         if "norms" in values:

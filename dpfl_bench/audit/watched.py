@@ -1,5 +1,5 @@
-"""The run's own player, observed at its send door. Nothing of the product is written anew here: what
-the doors compute is written down, and handed on as it is.
+"""The run's own player, observed at its send door. Nothing of the product is written anew here:
+what the doors compute is written down, and handed on as it is.
 
 What a client offers to the door may be put in the place of its local work. That is a neighbouring
 data set in gradient space: any update can come of some records.

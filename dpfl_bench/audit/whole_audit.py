@@ -53,7 +53,7 @@ def of_clients(audited: Audited) -> list[Part]:
 def _nothing(audited: Audited) -> list[Part]:
     claim = audited.claim
     what = "C is the median of private norms" if claim.median else f"{claim.unit} level, {claim.mechanism}"
-    return [unable("replay", f"{what}: nothing is known how to be tested")]
+    return [unable("replay", f"{what}: no sensitivity is declared, so nothing can be tested against it")]
 
 
 _KINDS: dict[tuple[str, str], Callable[[Audited], list[Part]]] = {("client", "gaussian"): of_clients}

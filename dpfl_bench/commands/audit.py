@@ -33,10 +33,11 @@ def command(words: list[str]) -> int:
     preload("dpfl_bench.experiment.job")
     from dpfl_bench.audit.audited_run import asked
     from dpfl_bench.audit.whole_audit import audit
+    from dpfl_bench.results.json_numbers import clean
 
     question = asked(flags.overrides, flags.config_dir, flags.config_name)
     found = audit(question, flags.confidence, flags.canaries)
-    arguments.answer(found, flags.json, text)
+    arguments.answer(clean(found) if flags.json else found, flags.json, text)
     return 1 if found["verdict"] == "violated" else 0
 
 

@@ -45,6 +45,6 @@ JSON goes to stdout, everything else to stderr. The last line that `run` prints 
 A sweep that is run again leaves alone what is done, resumes what was cut off and tries again what
 failed.
 Exit codes: 0 done; 1 failed, diverged or another process works on it (--check: another number;
-audit: violated; data verify: a subset, or unverified); 2 bad settings or data, or computed by other code or data
-(--force, --accept); 130 Ctrl-C, 143 SIGTERM, 140 SIGUSR2.
+audit: violated; data verify: a subset, or unverified); 2 bad settings or data, or computed by other
+code or data (--force, --accept); 130 Ctrl-C, 143 SIGTERM, 140 SIGUSR2.
 """

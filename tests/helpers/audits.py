@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from helpers.federations import TINY, settings_of
 
 from dpfl_bench.audit import whole_audit
 from dpfl_bench.audit.audited_run import Asked
@@ -21,6 +19,7 @@ from dpfl_bench.federation.schedule import Schedule
 from dpfl_bench.privacy import bounding, noise_draws
 from dpfl_bench.privacy.released import views
 from dpfl_bench.results.folder import RunFolder
+from helpers.federations import TINY, settings_of
 
 Patch = pytest.MonkeyPatch
 Report = dict[str, Any]
@@ -123,9 +122,7 @@ def weighted_by_records(patch: Patch) -> None:
         clip = bounding.clip
         weights = torch.from_numpy(sizes[0][clients]).to(updates).unsqueeze(1)
         with pytest.MonkeyPatch.context() as inner:
-            inner.setattr(
-                bounding, "clip", lambda u, c: (b := clip(u, c))._replace(rows=b.rows * weights)
-            )
+            inner.setattr(bounding, "clip", lambda u, c: (b := clip(u, c))._replace(rows=b.rows * weights))
             return before(self, updates, clients)
 
     patch.setattr(RoundPlayer, "play_group", play_group)
@@ -153,6 +150,12 @@ def shuffled_cohorts(patch: Patch) -> None:
     patch.setattr(Schedule, "cohort", cohort)
 
 
-@cache
-def honest(*overrides: str) -> Report:
-    return audit_of(*overrides)
+def scalars_without_noise(patch: Patch) -> None:
+    patch.setattr(noise_draws, "server_scalar", lambda *_: 0.0)
+
+
+def accountant_too_low(patch: Patch) -> None:
+    """It claims a tenth less than there is."""
+    from dpfl_bench.privacy.accountants import exact
+
+    wrapped(patch, exact, "eps_of_gaussian", lambda eps, *_: 0.9 * eps)
