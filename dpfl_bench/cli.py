@@ -13,7 +13,7 @@ from typing import Any
 
 # each has a file in commands/, whose `command` takes the words after the verb and returns the exit
 # code
-VERBS = ("run", "plan", "replay", "status", "collect", "reproduce", "data", "list", "version")
+VERBS = (*("run", "plan", "audit", "replay", "status", "collect", "reproduce", "data", "list", "version"),)
 ALIASES = {"--version": "version"}
 HELP = ("--help", "-h", "help")
 

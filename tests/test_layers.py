@@ -31,6 +31,7 @@ LAYERS = [
     "experiment",
     "sweep",
     "papers",
+    "audit",
     "commands",
     "cli",
 ]

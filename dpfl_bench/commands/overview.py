@@ -22,6 +22,8 @@ usage: dpfl-bench VERB [key=value ...] [group=choice ...]     dpfl-bench VERB --
               dpfl-bench replay outputs/runs/ID [--check] [--to OUTPUTS]
   plan      no training: noise, eps in every view, rounds that eps allows, optimal steps in theory
               dpfl-bench plan algo=dp_scaffnew eps=2 [--json] [--views]
+  audit     lower bounds on eps of the code path that ran, tests of what its accountant assumes
+              dpfl-bench audit outputs/runs/ID [--confidence .95] [--canaries N] [--json]
   status    what is done, running, failed, missing, and the command that finishes it
               dpfl-bench status [outputs] [--json]
   collect   run folders -> results.csv, the optimal-(E,T) table, U-curves
@@ -43,6 +45,6 @@ JSON goes to stdout, everything else to stderr. The last line that `run` prints 
 A sweep that is run again leaves alone what is done, resumes what was cut off and tries again what
 failed.
 Exit codes: 0 done; 1 failed, diverged or another process works on it (--check: another number;
-data verify: a subset, or unverified); 2 bad settings or data, or computed by other code or data
-(--force, --accept); 130 Ctrl-C, 143 SIGTERM, 140 SIGUSR2.
+audit: violated; data verify: a subset, or unverified); 2 bad settings or data, or computed by other
+code or data (--force, --accept); 130 Ctrl-C, 143 SIGTERM, 140 SIGUSR2.
 """

@@ -79,7 +79,7 @@ class RoundPlayer:
         The given state is not changed, except for the clients' memories and the ledger, which are
         updated in place. crew: does the clients' work.
         """
-        passage = SendPassage(self.send_door, round, state.clip, torch.zeros_like(state.server.x))
+        passage = self.passage(round, state.clip, state.server.x)
         ledger, records = state.ledger, RecordCounts()
         for result in crew.play_groups(state, round):
             passage.add(result.sums)
@@ -94,6 +94,10 @@ class RoundPlayer:
         earlier = state.with_this_iterate(self.average_last)
         after = TrainingState(server, velocity, state.memory, ledger, passage.next_clip(), earlier)
         return after, self._diagnose(passage, sent, records)
+
+    def passage(self, round: PlannedRound, clip: float, x: Tensor) -> SendPassage:
+        """One round at the send door. clip: C. x: the model, (d,)."""
+        return SendPassage(self.send_door, round, clip, torch.zeros_like(x))
 
     def groups(self, cohort: np.ndarray) -> list[np.ndarray]:
         """Cut a cohort's indices into groups of about equally many clients, in order.
@@ -126,7 +130,7 @@ class RoundPlayer:
             offered = list(offered)  # every update before any is clipped
             norms = torch.cat([bounding.measured(updates).norms for _, updates in offered])
             clip = norms.quantile(0.5).clamp(LEAST_CLIP, LARGEST_CLIP).item()
-        passage = SendPassage(self.send_door, round, clip, torch.zeros_like(server.x))
+        passage = self.passage(round, clip, server.x)
         own: OwnMessages = []
         for chunk, updates in offered:
             messages = passage.send(updates, chunk)

@@ -12,7 +12,7 @@ from dpfl_bench.results.folder import BROKEN, RunFolder
 
 SHOWN = 10  # differences
 # of result.json: times and places, and what `tell` compares by itself
-NOT_NUMBERS = {"seconds", "origin", "source", "run_id", "point_id", "results_version"}
+NOT_NUMBERS = {"seconds", "audited", "origin", "source", "run_id", "point_id", "results_version"}
 
 
 def tell(first: RunFolder, second: RunFolder, known: dict[str, Any], anew: dict[str, Any]) -> int:

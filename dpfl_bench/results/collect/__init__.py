@@ -10,6 +10,7 @@
 | best.py | the best point of each kind |
 | mixed.py | runs of different code or data |
 | eps_of_all.py | the eps of all models of a point |
+| audited.py | what audits found |
 | tuning.py | the eps of "best of the sweep" |
 | caveats.py, edges.py | what a table would mislead by |
 | view.py, pictures.py | what was asked for: which runs, by what, over what; the figures |

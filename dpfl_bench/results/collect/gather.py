@@ -12,7 +12,7 @@ from pathlib import Path
 
 from dpfl_bench.checks.errors import ConfigError
 from dpfl_bench.results import escape
-from dpfl_bench.results.collect import best, caveats, columns, folders, pictures, points, tables
+from dpfl_bench.results.collect import audited, best, caveats, columns, folders, pictures, points, tables
 from dpfl_bench.results.collect.best import Table
 from dpfl_bench.results.collect.columns import Columns
 from dpfl_bench.results.collect.edges import Caveat
@@ -162,7 +162,7 @@ def _completed(
     it.
     """
     rows, silent = with_eps_of_all(table.rows, points, where)
-    rows = marked(rows, points, apart)
+    rows = audited.marked(marked(rows, points, apart), where)
     said = [*caveats.of_table(rows, points, bad, where), *caveats.of_all(silent, rows)]
     return replace(table, rows=rows), said
 
@@ -206,7 +206,7 @@ def _rows(runs: Sequence[Run], settings: Columns) -> list[Row]:
             key: value for key, value in given.items() if key.removesuffix(".name") not in {*scalars, "eps"}
         }
         hashes = {f"origin.{part}": digest for part in WHAT if (digest := origin(run, part))}
-        rows.append({**first, **swept, **scalars, **hashes})
+        rows.append({**first, **swept, **scalars, **hashes, **audited.of_run(run.path)})
     rows.sort(
         key=lambda row: (row["dataset"], row["algo"], -row["eps_target"], row["local_steps"], row["run_id"])
     )

@@ -60,6 +60,8 @@ def laid_out(table: Table) -> list[Column]:
     if any("tuning_eps" in row for row in rows):
         columns.append(Column("trials", [_cell(row["tuning_trials"]) for row in rows]))
         columns.append(Column("eps with tuning", [_cell(row["tuning_eps"]) for row in rows]))
+    if any(row.get("audited") for row in rows):
+        columns.append(Column("audited", [row.get("audited", "") for row in rows], False))
     if any(set(row.get("mixed", [])) - {"package"} for row in rows):
         columns.append(Column("mixed", [", ".join(row["mixed"]) for row in rows], False))
     return columns

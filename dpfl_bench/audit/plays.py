@@ -1,0 +1,155 @@
+"""Rounds of canaries: what the doors release of them, with the noise of many seeds.
+
+A canary is a client that offers an update of its own to the door in place of its local work, along
+one axis, so that no two canaries of a cohort disturb each other. Each seed tosses a coin for each
+canary. `replace_one`: it pulls to the one side or to the other. `add_remove_one`: it is there, or
+it offers nothing. The other clients offer updates that the auditor knows. The engine does all the
+rest: cohorts, chunks, doors, noise, the server's step, memories.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from dpfl_bench import rng
+from dpfl_bench.audit.audited_run import Audited
+from dpfl_bench.audit.watched import Diary, Watched, played
+from dpfl_bench.audit.worlds import FAR
+from dpfl_bench.federation.schedule import PlannedRound
+
+MOST_ROUNDS = 24  # of one seed
+MOST_PLAYS = 6000  # rounds of all seeds
+MOST_DRAWN = 3 * 10**8  # random numbers
+LEAST_SUMS = 20_000  # numbers of released sums: a noise 5 % too small is ten standard errors away
+LEAST_SUMS_ALONE = 50_000  # where there are no messages to look at beside them
+MOST_KEPT = 2**22  # numbers of messages that are kept
+
+
+@dataclass
+class Plays:
+    """What came out, standardised by the declared noise.
+
+    sums: the noise of the released sums, (seeds, rounds, d). messages: that of single messages, a
+    list over (seed, round) of (clients, (m, d)); nothing under central trust. scores: how far each
+    canary's axis was seen to move, round by round; in: its coin; which: its (seed, client).
+    """
+
+    sums: np.ndarray
+    messages: list[tuple[int, int, np.ndarray, np.ndarray]] = field(default_factory=list)
+    scores: list[np.ndarray] = field(default_factory=list)
+    coins: list[np.ndarray] = field(default_factory=list)
+    which: list[np.ndarray] = field(default_factory=list)
+
+    @property
+    def scored(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """(scores, coins, numbers of the canaries), of all rounds, one after the other."""
+        return np.concatenate(self.scores), np.concatenate(self.coins), np.concatenate(self.which)
+
+
+def plays(audited: Audited) -> Plays:
+    """Play the audited rounds with as many seeds as the canaries ask for."""
+    bench = _Bench(audited)
+    found = Plays(np.zeros((bench.seeds, len(bench.rounds), bench.dimension), np.float32))
+    for number in range(bench.seeds):
+        bench.play_seed(number, found)
+    return found
+
+
+class _Bench:
+    def __init__(self, audited: Audited):
+        self.audited, self.claim = audited, audited.claim
+        self.player = Watched.of(audited.player)
+        self.start = self.player.start(audited.x)
+        self.dimension = len(self.start.server.x)
+        schedule = audited.schedule
+        picked = np.linspace(0, schedule.rounds - 1, min(MOST_ROUNDS, schedule.rounds)).round()
+        self.rounds = [schedule.round(int(t)) for t in picked]
+        self.canaries = (
+            schedule.clients if self.claim.trust == "local" else min(schedule.clients, self.dimension)
+        )
+        self.seeds = self._seeds(schedule.cohort_size)
+        self.known = self._known(schedule.clients)
+
+    def _seeds(self, cohort: int) -> int:
+        """Enough for the canaries and for the sums, as far as time allows."""
+        rounds = len(self.rounds)
+        sums = LEAST_SUMS_ALONE if self.claim.trust == "central" else LEAST_SUMS
+        wanted = max(
+            math.ceil(self.audited.canaries / self.canaries),
+            math.ceil(sums / (rounds * self.dimension)),
+            2,
+        )
+        drawn = rounds * self.dimension * (1 if self.claim.trust == "central" else cohort)
+        return max(2, min(wanted, MOST_PLAYS // rounds, MOST_DRAWN // drawn))
+
+    def _known(self, clients: int) -> Tensor:
+        """What a client that is no canary offers, (clients, 1): a constant, short or long."""
+        draw = rng.generator(self.audited.seed, "audit-offers").random((clients, 1))
+        scale = (self.start.clip or 1.0) * 2.0 ** (8 * draw - 6) / math.sqrt(self.dimension)
+        return torch.from_numpy(scale).to(self.start.server.x)
+
+    def play_seed(self, number: int, found: Plays) -> None:
+        """All rounds with the noise of one more seed. Its number 0 is the run's own."""
+        seed = self.audited.seed + number
+        coins = rng.generator(seed, "audit-coins").random(self.canaries) < 0.5
+        player = replace(self.player.with_noise_of(seed), offer=lambda ids, _: self._offer(ids, coins))
+        state = player.start(self.audited.x)
+        for index, round in enumerate(self.rounds):
+            clip = state.clip or 1.0
+            after = played(player, state, round)
+            state = replace(after, server=state.server)  # noise alone would carry the model away
+            self._keep(player.diary, round, clip, coins, (number, index), found)
+
+    def _offer(self, ids: np.ndarray, coins: np.ndarray) -> Tensor:
+        rows = self.known[torch.from_numpy(ids)].expand(-1, self.dimension).clone()
+        size = FAR * max(1.0, float(self.known.abs().max()))
+        for row, client in zip(rows, ids, strict=True):
+            if client < self.canaries:
+                row.zero_()
+                side = 1.0 if coins[client] else (0.0 if self.claim.adds else -1.0)
+                row[int(client) % self.dimension] = side * size
+        return rows
+
+    def _keep(
+        self,
+        diary: Diary,
+        round: PlannedRound,
+        clip: float,
+        coins: np.ndarray,
+        place: tuple[int, int],
+        found: Plays,
+    ) -> None:
+        assert diary.sent is not None
+        clients, bounded, count = diary.clients, diary.bounded, len(round.cohort)
+        if not count and self.claim.trust != "central":
+            return
+        alone = self.claim.std_ratio * clip  # of a message under local trust, else of the sum
+        std = alone * (math.sqrt(count) if self.claim.trust == "local" else 1.0)
+        total = diary.sent.mean.double().cpu().numpy() * round.divisor
+        noise = total - (bounded.sum(0) if count else 0.0)
+        found.sums[place] = noise / std
+        if not count:
+            return
+        canary = np.flatnonzero(clients < self.canaries)
+        ids, axes = clients[canary], clients[canary] % self.dimension
+        own = np.zeros(len(canary)) if not len(canary) else bounded[canary, axes]
+        if self.claim.adds:
+            own = own * coins[ids]  # one that is absent offers nothing
+        share = noise[axes]
+        if self.claim.trust != "central":
+            messages = diary.messages
+            each = alone * (count**-0.5 if self.claim.trust == "secagg" else 1.0)
+            residuals = ((messages - bounded) / each).astype(np.float32)
+            if self.claim.trust == "local":
+                share = residuals[canary, axes] * each
+            kept = sum(rows.size for *_, rows in found.messages)
+            if kept + residuals.size <= MOST_KEPT or not found.messages:
+                found.messages.append((*place, clients, residuals))
+        found.scores.append((own + share) / alone)
+        found.coins.append(coins[ids])
+        found.which.append(place[0] * self.canaries + ids)

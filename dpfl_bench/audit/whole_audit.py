@@ -1,0 +1,59 @@
+"""All parts of one audit, in order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from dpfl_bench.audit import canaries, cohorts, evidence, replay, residuals, scalars, statistics
+from dpfl_bench.audit.audited_run import Asked, Audited, prepared
+from dpfl_bench.audit.finding import Part, report, unable
+from dpfl_bench.audit.plays import plays
+
+BOUNDS = 3  # bounds from below that share the confidence: noise, mean shift, black box
+
+
+def audit(asked: Asked, confidence: float, count: int) -> dict[str, Any]:
+    """What `audit --json` prints; also in the folder's audit.json, where there is a run folder.
+    count: of canaries.
+    """
+    audited = prepared(asked, confidence, count)
+    found = report(audited.claim.eps, confidence, parts(audited))
+    if asked.record is not None:
+        asked.folder.write("audit.json", found)
+        told = {name: found[name] for name in ("verdict", "lower", "confidence")}
+        asked.folder.write("privacy.json", {**asked.record, "audited": told})
+    return found
+
+
+def parts(audited: Audited) -> list[Part]:
+    claim = audited.claim
+    return _KINDS.get((claim.unit, claim.mechanism), _nothing)(audited)
+
+
+def of_clients(audited: Audited) -> list[Part]:
+    """Client level, Gaussian noise."""
+    if audited.claim.median:
+        return _nothing(audited)
+    each = statistics.shared(audited.confidence, BOUNDS)
+    moved = replay.moved(audited)
+    found = plays(audited)
+    further = scalars.spreads(audited)
+    hides = [residuals.main_noise(audited, found), *further]
+    times = cohorts.participations(audited)
+    return [
+        *replay.parts(audited, moved),
+        *residuals.parts(audited, found, further),
+        *canaries.parts(audited, found, each),
+        *cohorts.parts(audited),
+        *evidence.parts(audited, moved, hides, times, each),
+    ]
+
+
+def _nothing(audited: Audited) -> list[Part]:
+    claim = audited.claim
+    what = "C is the median of private norms" if claim.median else f"{claim.unit} level, {claim.mechanism}"
+    return [unable("replay", f"{what}: no sensitivity is declared, so nothing can be tested against it")]
+
+
+_KINDS: dict[tuple[str, str], Callable[[Audited], list[Part]]] = {("client", "gaussian"): of_clients}

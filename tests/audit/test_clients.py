@@ -1,0 +1,117 @@
+"""Audits at client level: a right run holds and its bound is tight; every planted fault is seen.
+
+A right run: eps is no less than what is proved. Seeds are fixed, so no test fails by chance.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from helpers import audits
+from helpers.audits import Patch, audit_of, least_p, part
+
+OWN = "privacy.memory=own_update"
+ALGORITHMS = (
+    *("dp_fedavg", "dp_fedexp", "dp_fedexp_scaffold", "dp_fedsgd", "dp_normfedavg"),
+    *("dp_scaffnew", "dp_scaffold", "dp_scaffold_warm"),
+)
+TIGHT = {"dp_fedexp": 0.9, "dp_fedexp_scaffold": 0.9}  # no client can move both sums as far as counted
+
+
+def setting(algo: str, trust: str) -> tuple[str, ...]:
+    shifts = (OWN,) if trust == "central" and "scaff" in algo else ()
+    return (f"algo={algo}", f"privacy={trust}", *shifts)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("trust", ["local", "secagg", "central"])
+@pytest.mark.parametrize("algo", ALGORITHMS)
+def test_a_right_run_holds(algo: str, trust: str) -> None:
+    report = audit_of(*setting(algo, trust), canaries=200)
+    assert report["verdict"] == "holds", report
+    assert TIGHT.get(algo, 0.98) * report["eps"] <= report["lower"] <= report["eps"]
+
+
+MORE: dict[str, tuple[tuple[str, ...], float]] = {
+    # overrides, and what share of eps is proved at least
+    "cohorts that remember": (("sampled_clients=4",), 0.97),
+    "Poisson cohorts": (
+        (
+            *("algo=dp_fedavg", "privacy=central", "sampled_clients=4", "client_sampling=poisson"),
+            "privacy.neighbours=add_remove_one",
+        ),
+        0.97,
+    ),
+    "an amplified third party": (
+        ("algo=dp_fedavg", "sampled_clients=4", "privacy.observer=third_party"),
+        0.97,
+    ),
+    "messages of noise, accounted alone": (("privacy.memory=own_message",), 0.15),
+    "quantile": (("algo=dp_fedavg", "privacy.quantile=0.5"), 0.95),
+    "squared norms, zero-out": (("algo=dp_fedexp", "privacy.neighbours=add_remove_one"), 0.97),
+    "on a grid": (("algo=dp_fedavg", "privacy.noise=discrete"), 0.97),
+    "normalised, absent": (
+        ("algo=dp_normfedavg", "privacy.bound=normalise", "privacy.neighbours=add_remove_one"),
+        0.97,
+    ),
+    "colluding": (("privacy.colluding=3",), 0.97),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", MORE)
+def test_more_right_runs_hold(name: str) -> None:
+    overrides, share = MORE[name]
+    report = audit_of(*overrides, canaries=200)
+    assert report["verdict"] == "holds", report
+    assert share * report["eps"] <= report["lower"] <= report["eps"]
+
+
+LOCAL, CENTRAL = ("privacy=local",), ("privacy=central", "algo=dp_fedavg")
+Fault = Callable[[Patch], None]
+FAULTS: dict[str, tuple[Fault, tuple[str, ...], str]] = {
+    # the fault, the run, and a part that sees it
+    "noise 5 % too small, shares": (audits.noise_too_small, (), "residuals"),
+    "noise 5 % too small, messages": (audits.noise_too_small, LOCAL, "residuals"),
+    "noise 5 % too small, central": (audits.noise_too_small, CENTRAL, "residuals"),
+    "noise shared between clients": (audits.noise_of_one_client, LOCAL, "residuals: independence"),
+    "noise shared by pairs": (audits.noise_of_pairs, LOCAL, "residuals: independence"),
+    "identical shares": (audits.noise_of_one_client, (), "residuals"),
+    "noise repeated between rounds": (audits.noise_of_one_round, (), "residuals: independence"),
+    "central noise repeated": (audits.noise_of_one_round, CENTRAL, "residuals: independence"),
+    "noise of one seed": (audits.noise_of_one_seed, (), "residuals: independence"),
+    "uniform noise": (audits.uniform_noise, (), "residuals: shape"),
+    "uniform central noise": (audits.uniform_noise, CENTRAL, "residuals: shape"),
+    "clip after summing": (audits.clip_after_summing, (), "replay"),
+    "weighting by records": (audits.weighted_by_records, (), "replay"),
+    "noisy memory accounted by sums": (
+        audits.noisy_memory_by_sums,
+        ("privacy.memory=own_message",),
+        "replay: memory",
+    ),
+    "C where 2C is meant": (audits.sensitivity_of_one, (), "replay"),
+    "shuffled cohorts": (audits.shuffled_cohorts, ("sampled_clients=5",), "lots and cohorts"),
+    "bits without noise": (
+        audits.scalars_without_noise,
+        ("algo=dp_fedavg", "privacy.quantile=0.5"),
+        "residuals",
+    ),
+    "an accountant that claims a tenth less": (audits.accountant_too_low, (), "composition"),
+}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_fault_is_seen(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    fault, overrides, seen_by = FAULTS[name]
+    fault(monkeypatch)
+    report = audit_of(*overrides, canaries=100)
+    assert report["verdict"] == "violated"
+    assert part(report, seen_by)["verdict"] == "violated", report
+    assert least_p(report) < 1e-6
+
+
+def test_what_cannot_be_audited_says_so() -> None:
+    report = audit_of("privacy.clip=median")
+    assert (report["verdict"], report["lower"]) == ("inconclusive", 0.0)
+    assert "median" in report["parts"][0]["says"]
