@@ -8,6 +8,7 @@
 | untrained.py | how many of the points are better than the initial model |
 | agreement.py | whether the verdicts of two machines agree |
 | group.py | what one group's test is given |
+| taken.py | the numbers that a test took, as claims.csv has them |
 | comparisons.py | statements that compare |
 | optima.py | statements about where the best lies, and about forms |
 """

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from dpfl_bench.checks.errors import ConfigError
-from dpfl_bench.results.select.cells import is_where
+from dpfl_bench.results.select.cells import BEST, is_where
 from dpfl_bench.results.select.selection import Selection
 from dpfl_bench.results.select.sources import Source
 from dpfl_bench.results.verdicts import kinds
 from dpfl_bench.results.verdicts.group import FAILS, HOLDS, UNDECIDED, GroupTest, Missing, Outcome, short
+from dpfl_bench.results.verdicts.taken import Taken
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,22 @@ class Claim(Selection):
         if wanted not in (None, "most") and (type(wanted) is not int or wanted < 1):
             raise ConfigError(f"{where}: in={wanted}: expected a number of groups, or most")
 
+    @property
+    def definition(self) -> dict[str, Any]:
+        """What is tested, with what is not said but follows; without what does not matter here."""
+        asked = self.question()
+        by, by_better = asked.judged
+        tuned = {"best_over": self.best_over, "by": by, "by_better": by_better}
+        is_tuned = self.best_over or self.y.startswith(BEST)
+        told = {
+            **{"kind": self.kind, "y": self.y, "better": asked.better},
+            **kinds.resolved(self.kind, self.terms),
+            **{"from": self.sweeps, "where": self.where, "last": self.last, "spread": self.spread},
+            **(tuned if is_tuned else {}),
+            **({"each": self.each, "in": self.at_least or "every"} if self.each else {}),
+        }
+        return {key: value for key, value in told.items() if value not in ([], {}, None)}
+
 
 def test(claim: Claim, sources: Iterable[Source]) -> Outcome:
     """The claim in each of its groups, and together."""
@@ -45,13 +62,14 @@ def test(claim: Claim, sources: Iterable[Source]) -> Outcome:
             groups.setdefault(tuple(source.field(name) for name in claim.each), []).append(source)
     if not groups:
         return Outcome(UNDECIDED, "no finished run")
-    outcomes = {}
+    outcomes, terms = {}, kinds.resolved(claim.kind, claim.terms)
     for at, members in groups.items():
         label = ", ".join(f"{name} {short(v)}" for name, v in zip(claim.each, at, strict=True))
+        given = GroupTest(asked, terms, members)
         try:
-            outcomes[label] = kinds.KINDS[claim.kind].test(GroupTest(asked, claim.terms, members))
+            outcomes[label] = replace(kinds.KINDS[claim.kind].test(given), taken=given.taken)
         except Missing as error:
-            outcomes[label] = Outcome(UNDECIDED, f"no run has {error}")
+            outcomes[label] = Outcome(UNDECIDED, f"no run has {error}", taken=[Taken()])
     return _together(outcomes, claim.at_least)
 
 
@@ -67,7 +85,7 @@ def _together(outcomes: Mapping[str, Outcome], wanted: Any) -> Outcome:
     ]
     head = [f"holds in {holding} of {count}, does not hold in {failing}"] if count > 1 else []
     head += [f"only {count} of the {needed} groups are here"] if needed > count else []
-    return Outcome(verdict, "; ".join([*head, *parts]))
+    return Outcome(verdict, "; ".join([*head, *parts]), cells=outcomes)
 
 
 def _needed(wanted: Any, count: int) -> int:

@@ -18,6 +18,7 @@ from dpfl_bench.results.verdicts.group import (
     Missing,
     Outcome,
     above,
+    are_same,
     ascending,
     gain,
     said,
@@ -29,45 +30,61 @@ from dpfl_bench.results.verdicts.group import (
 
 def better(test: GroupTest) -> Outcome:
     terms = test.terms
-    margin = float(terms.get("by_at_least", 0))
-    if "rounds" not in terms:
-        difference = test.gain(test.side(terms["of"]), test.side(terms["than"]))
-        beyond = f" against a margin of {margin:g}" if margin else ""
-        return Outcome(above(difference, margin), f"better by {said(difference)}{beyond}")
-    ends = [test.side(terms[side]) for side in ("of", "than")]
-    ours, theirs = (_by_round(test, terms[side]) for side in ("of", "than"))
-    common = [number for number in ours if number in theirs and number >= terms["rounds"].get("from", 0)]
+    margin = float(terms["by_at_least"])
+    if "rounds" in terms:
+        return _in_every_round(test, margin)
+    difference = test.gain(test.side("of"), test.side("than"))
+    beyond = f" against a margin of {margin:g}" if margin else ""
+    return Outcome(above(difference, margin), f"{_told('better by', difference)}{beyond}")
+
+
+def _in_every_round(test: GroupTest, margin: float) -> Outcome:
+    first, sides = test.terms["rounds"]["from"], ("of", "than")
+    found = [
+        {cell.at["round"]: cell for cell in test.cells("round", where=test.terms[side])} for side in sides
+    ]
+    common = [number for number in found[0] if number in found[1] and number >= first]
     if not common:
-        raise Missing(f"rounds from {terms['rounds']}")
-    verdicts = [above(test.gain(ours[number], theirs[number]), margin) for number in common]
-    if any(source.diverged for cell in ends for source in cell.sources):
-        verdicts.append(above(test.gain(*ends), margin))  # what diverged lacks the later rounds
+        raise Missing(f"rounds from {first} on")
+    pairs = [
+        [
+            test.note(by_round[number], side=side, along=number)
+            for side, by_round in zip(sides, found, strict=True)
+        ]
+        for number in common
+    ]
+    if any(source.diverged for cell in pairs[-1] for source in cell.sources):
+        pairs.append([test.side(side, along="end") for side in sides])  # what diverged lacks later rounds
+    gains = [test.gain(*pair) for pair in pairs]
+    verdicts = [above(gain, margin) for gain in gains]
     counts = ", ".join(f"{verdicts.count(word)} {word}" for word in (HOLDS, FAILS, UNDECIDED))
-    return Outcome(worst(verdicts), f"of {len(common)} evaluated rounds: {counts}")
+    same = f"; the same in {count}" if (count := sum(map(are_same, gains))) else ""
+    return Outcome(worst(verdicts), f"of {len(common)} evaluated rounds: {counts}{same}")
 
 
-def _by_round(test: GroupTest, where: Mapping[str, Any]) -> dict[float, Cell]:
-    asked = test.question("round")
-    found = cells(test.sources, replace(asked, where={**asked.where, **where}))
-    return {cell.at["round"]: cell for cell in found}
+def _told(words: str, difference: Interval) -> str:
+    return "the same" if are_same(difference) else f"{words} {said(difference)}"
 
 
 def alike(test: GroupTest) -> Outcome:
     terms = test.terms
     within = float(terms["within"])
-    difference = test.gain(test.side(terms["of"]), test.side(terms["than"]))
+    difference = test.gain(test.side("of"), test.side("than"))
     inside = -within <= difference.low and difference.high <= within
     outside = difference.low > within or difference.high < -within
     verdict = HOLDS if inside else FAILS if outside else UNDECIDED
-    return Outcome(verdict, f"difference {said(difference)} against +-{within:g}")
+    return Outcome(verdict, f"{_told('difference', difference)} against +-{within:g}")
 
 
 def ordered(test: GroupTest) -> Outcome:
     name, order = test.terms["along"], test.terms["order"]
-    sides = [test.side({name: value}) for value in order]
+    found = {cell.at[name]: cell for cell in test.cells(name, where={name: order})}
+    if absent := [value for value in order if value not in found]:
+        raise Missing(f"{name} {absent[0]}")
+    sides = [test.note(found[value], along=value) for value in order]
     gains = [test.gain(*pair) for pair in pairwise(sides)]
     pairs = zip(order[:-1], order[1:], gains, strict=True)
-    lines = [f"{short(a)} better than {short(b)} by {said(each)}" for a, b, each in pairs]
+    lines = [f"{short(a)} {_told(f'better than {short(b)} by', each)}" for a, b, each in pairs]
     return Outcome(worst(map(above, gains)), "; ".join(lines))
 
 
@@ -85,10 +102,9 @@ def trend(test: GroupTest, sign: int) -> Outcome:
 def gain_grows(test: GroupTest) -> Outcome:
     terms = test.terms
     sides = []
-    for side in (terms["of"], terms["than"]):
-        asked = test.question(terms["with"])
-        found = cells(test.sources, replace(asked, where={**asked.where, **side}))
-        sides.append({cell.at[terms["with"]]: cell for cell in found})
+    for side in ("of", "than"):
+        every = {cell.at[terms["with"]]: cell for cell in test.cells(terms["with"], where=terms[side])}
+        sides.append({at: test.note(cell, side=side, across=at) for at, cell in every.items()})
     order = ascending((value for value in sides[0] if value in sides[1]), terms["with"])
     if len(order) < 2:
         raise Missing(f"two values of {terms['with']}")
@@ -113,7 +129,7 @@ def _more(later: Mapping[Any, float], earlier: Mapping[Any, float], exact: bool)
 
 def reaches(test: GroupTest) -> Outcome:
     terms = test.terms
-    interval = test.side(terms.get("of", {})).interval
+    interval = test.side("of").interval
     verdicts, words = [], []
     if "most" in terms:
         most = float(terms["most"])
@@ -129,10 +145,10 @@ def reaches(test: GroupTest) -> Outcome:
 def equal(test: GroupTest) -> Outcome:
     """Up to half a unit of the last digit, as with printed numbers."""
     terms = test.terms
-    ours, wanted = test.side({}).mean, terms["to"]
+    ours, wanted = test.side("").mean, terms["to"]
     if isinstance(wanted, str):
         (theirs,) = cells(test.sources, replace(test.question(), y=wanted))
-        wanted = theirs.mean
+        wanted = test.note(theirs, side="to").mean
     if math.isnan(ours) or math.isnan(wanted):
         raise Missing(f"a number for {test.asked.y if math.isnan(ours) else terms['to']}")
     verdict = HOLDS if same_digits(ours, float(wanted), terms["digits"]) else FAILS

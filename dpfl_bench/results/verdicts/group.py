@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from dpfl_bench.checks.errors import ConfigError
 from dpfl_bench.results.select.cells import Cell, Question, cells
 from dpfl_bench.results.select.intervals import Interval, Key, exactly, of_difference, of_mean
 from dpfl_bench.results.select.sources import Source
+from dpfl_bench.results.verdicts.taken import Taken
 
 HOLDS, FAILS, UNDECIDED = "holds", "does not hold", "undecided"
 
@@ -19,6 +20,8 @@ HOLDS, FAILS, UNDECIDED = "holds", "does not hold", "undecided"
 class Outcome:
     verdict: str
     evidence: str
+    taken: Sequence[Taken] = ()
+    cells: Mapping[str, Outcome] = field(default_factory=dict)  # by label, of a claim as a whole
 
 
 class Missing(Exception):
@@ -32,6 +35,7 @@ class GroupTest:
     asked: Question  # without fields
     terms: Mapping[str, Any]  # the keys that the claim's kind has of its own
     sources: Sequence[Source]
+    taken: list[Taken] = field(default_factory=list)  # whatever the test uses is noted here
 
     def question(self, *names: str) -> Question:
         return replace(self.asked, fields=names)
@@ -41,19 +45,29 @@ class GroupTest:
         """Of a difference in which less is better, 1."""
         return 1 if self.question().better == "least" else -1
 
-    def side(self, where: Mapping[str, Any]) -> Cell:
-        asked = self.question()
-        found = cells(self.sources, replace(asked, where={**asked.where, **where}))
+    def cells(self, *names: str, where: Mapping[str, Any] | None = None) -> list[Cell]:
+        asked = self.question(*names)
+        return cells(self.sources, replace(asked, where={**asked.where, **(where or {})}))
+
+    def note(self, cell: Cell, **at: Any) -> Cell:
+        """at: as in `Taken`."""
+        self.taken.append(Taken.of(cell, **at))
+        return cell
+
+    def side(self, name: str, along: str | None = None) -> Cell:
+        """name: `of` or `than`; where the claim has no such key, all of the group."""
+        where = self.terms.get(name, {})
+        found = self.cells(where=where)
         if not found:
             raise Missing(", ".join(f"{key} {value}" for key, value in where.items()))
-        return found[0]
+        return self.note(found[0], side=name if where else "", along=along)
 
     def along(self, name: str) -> dict[Any, Cell]:
         """A cell for each value of the field, sorted."""
-        by_value = {cell.at[name]: cell for cell in cells(self.sources, self.question(name))}
+        by_value = {cell.at[name]: cell for cell in self.cells(name)}
         if len(by_value) < 2:
             raise Missing(f"two values of {name}")
-        return {value: by_value[value] for value in ascending(by_value, name)}
+        return {value: self.note(by_value[value], along=value) for value in ascending(by_value, name)}
 
     def gain(self, ours: Cell, theirs: Cell) -> Interval:
         """By how much ours is better."""
@@ -138,6 +152,11 @@ def said(interval: Interval) -> str:
     if not interval.known:
         return f"{short(interval.mean)} (n = {interval.count}: no interval)"
     return f"{short(interval.mean)} [{short(interval.low)}, {short(interval.high)}], n = {interval.count}"
+
+
+def are_same(interval: Interval) -> bool:
+    """Of a difference: none at all, in no seed."""
+    return interval.low == interval.high == 0
 
 
 def short(value: Any) -> str:

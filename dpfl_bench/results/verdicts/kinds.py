@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from dpfl_bench.checks.errors import ConfigError
@@ -19,15 +19,17 @@ class Kind:
     holds_if: str
     needs: tuple[str, ...]
     takes: tuple[str, ...] = ()
+    presets: Mapping[str, Any] = field(default_factory=dict)  # of what it takes
 
 
 KINDS = {
     "better": Kind(
         comparisons.better,
-        "`of` is better than `than` by more than by_at_least (0); with rounds, in every evaluated round from"
+        "`of` is better than `than` by more than by_at_least; with rounds, in every evaluated round from"
         " rounds.from on",
         ("of", "than"),
         ("by_at_least", "rounds"),
+        {"by_at_least": 0},
     ),
     "alike": Kind(
         comparisons.alike, "the difference of `of` and `than` lies inside +-within", ("of", "than", "within")
@@ -57,6 +59,7 @@ KINDS = {
         "the best of the field is `at` this value, up to `within`",
         ("along", "at"),
         ("within",),
+        {"within": "one"},
     ),
     "best_moves": Kind(
         optima.best_moves,
@@ -72,6 +75,11 @@ KINDS = {
     "fits": Kind(optima.fits, "y fits x ** power best for the form `for`", ("x", "forms", "for")),
     "equal": Kind(comparisons.equal, "y equals `to` after rounding to `digits`", ("to", "digits")),
 }
+
+
+def resolved(kind: str, terms: Mapping[str, Any]) -> dict[str, Any]:
+    """With what is taken where a key is not given."""
+    return {**KINDS[kind].presets, **terms}
 
 
 def check(kind: str, terms: Mapping[str, Any], where: str) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from dpfl_bench.results.select.cells import Cell, cells
+from dpfl_bench.results.select.cells import Cell
 from dpfl_bench.results.select.intervals import Key, exactly, of_difference, of_mean
 from dpfl_bench.results.select.sources import numbers
 from dpfl_bench.results.verdicts.group import (
@@ -26,6 +26,7 @@ from dpfl_bench.results.verdicts.group import (
     said,
     short,
 )
+from dpfl_bench.results.verdicts.taken import Taken
 
 
 def interior(test: GroupTest) -> Outcome:
@@ -43,7 +44,8 @@ def interior(test: GroupTest) -> Outcome:
     gains = [gain_of_best(inner, {end: by_value[end]}, test.sign) for end in ends]
     lines = [f"than {short(end)} by {said(each)}" for end, each in zip(ends, gains, strict=True)]
     verdict = HOLDS if all(each.low > 0 for each in gains) else UNDECIDED
-    return Outcome(verdict, f"best at {short(best)}: better {', '.join(lines)}")
+    words = f"best at {short(best)}; {_best_of(by_value, 'between')} is better {', '.join(lines)}"
+    return Outcome(verdict, words)
 
 
 def best_at(test: GroupTest) -> Outcome:
@@ -53,7 +55,7 @@ def best_at(test: GroupTest) -> Outcome:
     terms = test.terms
     by_value, asked = test.along(terms["along"]), terms["at"]
     wanted = _number(asked, test) if isinstance(asked, str) else float(asked)
-    best, inside = test.best(by_value), _near(list(by_value), wanted, str(terms.get("within", "one")))
+    best, inside = test.best(by_value), _near(list(by_value), wanted, str(terms["within"]))
     text = f"best at {short(best)}, expected {short(wanted)}"
     near = {value: by_value[value] for value in inside}
     far = {value: cell for value, cell in by_value.items() if value not in inside}
@@ -63,18 +65,24 @@ def best_at(test: GroupTest) -> Outcome:
         return _surely_near(test, near, far, best, wanted, text)
     gains = [gain_of_best(far, {value: cell}, test.sign) for value, cell in near.items()]
     least = min(gains, key=lambda each: each.low)
-    text = f"{text}; better than what is near by {said(least)}"
+    text = f"{text}; {_best_of(far, 'farther away')} is better than what is near by {said(least)}"
     return Outcome(FAILS if least.low > 0 else UNDECIDED, text)
 
 
 def _surely_near(test: GroupTest, near: Curve, far: Curve, best: Any, wanted: float, text: str) -> Outcome:
     gains = {value: gain_of_best(near, {value: cell}, test.sign) for value, cell in far.items()}
     closest = min(gains, key=lambda value: gains[value].low)
-    text = f"{text}; better than {short(closest)} by {said(gains[closest])}"
+    text = f"{text}; {_best_of(near, 'near')} is better than {short(closest)} by {said(gains[closest])}"
     every = [*near, *far]
     if best in (min(every), max(every)) and not min(every) <= wanted <= max(every):
         return Outcome(UNDECIDED, f"{text}; the best is at the end of the grid")
     return Outcome(HOLDS if gains[closest].low > 0 else UNDECIDED, text)
+
+
+def _best_of(curve: Curve, where: str) -> str:
+    """It is another value than the one that is best over all seeds where another one is chosen."""
+    is_exact = all(cell.exact for cell in curve.values())
+    return f"the best of those {where}{'' if is_exact else ', chosen for each seed by the others,'}"
 
 
 def _near(values: Sequence[Any], wanted: float, within: str) -> list[Any]:
@@ -102,7 +110,9 @@ def _number(asked: str, test: GroupTest) -> float:
     known = [value for value in numbers(test.sources, asked) if value > 0]
     if not known:
         raise Missing(f"a positive number for {asked}")
-    return sum(known) / len(known)
+    number = sum(known) / len(known)
+    test.taken.append(Taken({(None, None): number}, exact=True, side="at"))
+    return number
 
 
 def best_moves(test: GroupTest) -> Outcome:
@@ -111,8 +121,9 @@ def best_moves(test: GroupTest) -> Outcome:
     """
     terms, name = test.terms, test.terms["along"]
     together: dict[Any, dict[Any, Cell]] = {}
-    for cell in cells(test.sources, test.question(terms["with"], name)):
-        together.setdefault(cell.at[terms["with"]], {})[cell.at[name]] = cell
+    for cell in test.cells(terms["with"], name):
+        across, along = cell.at[terms["with"]], cell.at[name]
+        together.setdefault(across, {})[along] = test.note(cell, across=across, along=along)
     if len(together) < 2:
         raise Missing(f"two values of {terms['with']}")
     order = ascending(together, terms["with"])
