@@ -29,8 +29,9 @@ from dpfl_bench.results.escape import markdown
 from dpfl_bench.results.verdicts.group import FAILS, HOLDS, UNDECIDED
 
 SCALE = "cpu"
-COPIED = ("data.csv", "table.csv", "table.md", "*.svg")
-LARGE = 20_000  # characters of a data.csv that is packed
+COPIED = ("data.csv", "claims.csv", "table.csv", "table.md", "*.svg")
+PACKED = ("data.csv", "claims.csv")  # where they have more than so many characters
+LARGE = 20_000
 SEEN = 0.1  # of a point
 PAGE = COMMITTED.parent / "papers.md"
 README = COMMITTED.parents[1] / "README.md"
@@ -77,7 +78,7 @@ def copy(folder: Path, target: Path) -> None:
     shutil.rmtree(target, ignore_errors=True)
     target.mkdir(parents=True)
     for file, text in texts.items():
-        if file == "data.csv" and len(text) > LARGE:
+        if file in PACKED and len(text) > LARGE:
             (target / f"{file}.gz").write_bytes(gzip.compress(text.encode(), mtime=0))
         else:
             (target / file).write_text(slim(text) if file.endswith(".svg") else text)

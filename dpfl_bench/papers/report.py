@@ -183,8 +183,21 @@ def _figure(file: Path, record: Record, prefix: str, pictures: Pictures) -> str:
 
 def _claim(claim: Mapping[str, Any]) -> list[str]:
     words = f"<blockquote>{text(claim['says'])}</blockquote>"
-    told = [page.folded(claim["evidence"]), text(claim["reads"])]
+    told = [page.folded(claim["evidence"]), "<br>".join(filter(None, (text(claim["reads"]), _test(claim))))]
     return [words, text(claim["place"]), chip(claim["verdict"]), *told]
+
+
+def _test(claim: Mapping[str, Any]) -> str:
+    """What was tested, by its keys."""
+
+    def words(value: Any) -> str:
+        if isinstance(value, Mapping):
+            return ", ".join(f"{key} {words(each)}" for key, each in value.items())
+        return ", ".join(map(words, value)) if isinstance(value, list) else str(value)
+
+    keys = {key: words(value) for key, value in claim.get("test", {}).items()}
+    told = page.items(f"{key}: {value}" for key, value in keys.items())
+    return f"<details><summary>tested: {escape(keys['kind'])}</summary>{told}</details>" if keys else ""
 
 
 def _printed(each: Mapping[str, Any]) -> list[str]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, replace
 from typing import Any
 
 from dpfl_bench.papers.artefact import Claim, Printed
@@ -18,12 +18,13 @@ from dpfl_bench.results.folder import RunFolder
 from dpfl_bench.results.select import budgets
 from dpfl_bench.results.select.cells import Cell, cells
 from dpfl_bench.results.select.sources import Run, Source
-from dpfl_bench.results.verdicts import untrained
+from dpfl_bench.results.verdicts import taken, untrained
 from dpfl_bench.results.verdicts.claim import test
 from dpfl_bench.results.verdicts.group import UNDECIDED, Outcome
 from dpfl_bench.results.verdicts.printed import Match, matches
 
 UNTESTED = "cannot be tested at this scale"
+Judged = Sequence[tuple[Claim, Outcome]]
 Blocks = Sequence[tuple[Printed, Sequence[Match]]]
 
 
@@ -49,10 +50,12 @@ def write(evidence: Evidence, command: str, width: str) -> dict[str, Any]:
         rows = table.pivot(artefact.table, chosen, names, blocks, nominal)
         data.rows.extend(table.numbers(artefact.table, chosen, names, nominal))
         shown += cells(chosen, artefact.table.question(*artefact.table.groups))
-    record = _record(evidence, command, blocks, shown)
+    judged = [(claim, _outcome(claim, evidence)) for claim in artefact.claims]
+    record = _record(evidence, command, judged, blocks, shown)
     note = _note(record, evidence.sources(), nominal)
     texts = {
         "data.csv": data.csv(),
+        "claims.csv": table.Rows(taken.HEAD, [*_taken(judged)]).csv(),
         "table.csv": rows.csv(),
         "table.md": f"{rows.markdown()}\n{plain(note)}\n",
         "table.tex": rows.latex(f"{artefact.title}. {note}"),
@@ -64,7 +67,8 @@ def write(evidence: Evidence, command: str, width: str) -> dict[str, Any]:
     for name, drawn in marks.items():
         if drawn:
             title = f"{artefact.paper}, {artefact.place}. {artefact.title}"
-            note = _note(record, [source for each in drawn for source in each.cell.sources], nominal)
+            shown_here = [source for each in drawn for source in each.cell.sources]
+            note = _note(record, shown_here, nominal, artefact.figures[name].y)
             figure.picture(artefact.figures[name], drawn, names, target / name, title, note, width)
     RunFolder(target).write(FILE, record)
     for file in [*evidence.folder.iterdir()]:
@@ -75,7 +79,9 @@ def write(evidence: Evidence, command: str, width: str) -> dict[str, Any]:
     return record
 
 
-def _record(evidence: Evidence, command: str, blocks: Blocks, shown: Sequence[Cell]) -> dict[str, Any]:
+def _record(
+    evidence: Evidence, command: str, judged: Judged, blocks: Blocks, shown: Sequence[Cell]
+) -> dict[str, Any]:
     artefact, sweeps, sources = evidence.artefact, evidence.sweeps.values(), evidence.sources()
     runs = {source.path: source for source in sources if isinstance(source, Run)}  # shared ones once
     return {
@@ -84,7 +90,7 @@ def _record(evidence: Evidence, command: str, blocks: Blocks, shown: Sequence[Ce
         "reading": evidence.reading,
         "place": artefact.place,
         "title": artefact.title,
-        "claims": [_claim(claim, evidence) for claim in artefact.claims],
+        "claims": [_told(claim, outcome) for claim, outcome in judged],
         "printed": [asdict(match) for _, found in blocks for match in found],
         "untrained": untrained.compared(shown),
         "eps": budgets.json(budgets.budgets(sources, artefact.nominal.eps)),
@@ -102,10 +108,20 @@ def _record(evidence: Evidence, command: str, blocks: Blocks, shown: Sequence[Ce
     }
 
 
-def _claim(claim: Claim, evidence: Evidence) -> dict[str, Any]:
-    outcome = _outcome(claim, evidence)
-    told = {"id": claim.id, "says": claim.says, "place": claim.place, "kind": claim.kind}
-    return {**told, "verdict": outcome.verdict, "evidence": outcome.evidence, "reads": claim.reads}
+def _told(claim: Claim, outcome: Outcome) -> dict[str, Any]:
+    return {
+        **{"id": claim.id, "says": claim.says, "place": claim.place, "kind": claim.kind},
+        **{"verdict": outcome.verdict, "evidence": outcome.evidence, "reads": claim.reads},
+        "test": claim.definition,
+        "cells": {label: cell.verdict for label, cell in outcome.cells.items()},
+    }
+
+
+def _taken(judged: Judged) -> Iterator[list[str]]:
+    """The rows of claims.csv."""
+    for claim, outcome in judged:
+        for label, cell in outcome.cells.items():
+            yield from taken.rows(claim.id, label, cell.taken)
 
 
 def _outcome(claim: Claim, evidence: Evidence) -> Outcome:
@@ -123,7 +139,7 @@ def _outcome(claim: Claim, evidence: Evidence) -> Outcome:
     if not sources and lacks:
         return Outcome(UNTESTED, lacks)
     outcome = test(claim, sources)
-    return Outcome(outcome.verdict, f"{outcome.evidence}; left out: {lacks}") if lacks else outcome
+    return replace(outcome, evidence=f"{outcome.evidence}; left out: {lacks}") if lacks else outcome
 
 
 def _origin(runs: Sequence[Run]) -> dict[str, list[str]]:
@@ -135,9 +151,9 @@ def _origin(runs: Sequence[Run]) -> dict[str, list[str]]:
     return {part: list(values) for part, values in parts.items()}
 
 
-def _note(record: Mapping[str, Any], sources: Sequence[Source], nominal: float | None) -> str:
-    """What stands under figure and table."""
-    lines = [f"{budgets.note(sources, nominal)} ({ACCOUNTING[record['reading']]})"]
+def _note(record: Mapping[str, Any], sources: Sequence[Source], nominal: float | None, y: str = "") -> str:
+    """What stands under figure and table. y: of a figure."""
+    lines = [f"{budgets.note(sources, nominal, y)} ({ACCOUNTING[record['reading']]})"]
     lines += [f"reduced: {record['reduced']}"] if record["reduced"] else []
     lacks = "; ".join(dict.fromkeys(record["lacks"].values()))
     return ". ".join([*lines, *([f"not here: {lacks}"] if lacks else [])])

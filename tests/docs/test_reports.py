@@ -4,7 +4,9 @@ the tables that today's code makes of them. And the script that copies them.
 
 from __future__ import annotations
 
+import csv
 import gzip
+import io
 import json
 import math
 import re
@@ -17,11 +19,13 @@ import commit_reports
 import numpy as np
 import pytest
 from helpers.reported import artefact as reported
+from oracles import rederived
 
 from dpfl_bench.papers import report
 from dpfl_bench.papers.artefact import artefacts, load
 from dpfl_bench.papers.overview import COMMITTED
 from dpfl_bench.results.figures.panels import Look, Mark, draw, save
+from dpfl_bench.results.verdicts.group import FAILS, HOLDS
 
 MOST = 15_000_000  # bytes
 FOLDERS = sorted(file.parent for file in COMMITTED.glob("*/*/*/verdict.json"))
@@ -73,6 +77,49 @@ def test_the_tables_are_what_the_reports_say() -> None:
     readme = commit_reports.README.read_text()
     made = commit_reports.with_tables(readme, commit_reports.overview(COMMITTED))
     assert readme == made, "run scripts/commit_reports.py"
+
+
+def claims_of(folder: Path) -> str | None:
+    """claims.csv; None of a report that was made before there was one."""
+    return next((text_of(file) for file in folder.glob("claims.csv*")), None)
+
+
+DERIVED = [folder for folder in FOLDERS if claims_of(folder) is not None]
+
+
+@pytest.mark.parametrize("folder", DERIVED, ids=["/".join(folder.parts[-3:]) for folder in DERIVED])
+def test_every_verdict_follows_from_the_numbers(folder: Path) -> None:
+    claims = json.loads((folder / "verdict.json").read_text())["claims"]
+    tests, text = {claim["id"]: claim["test"] for claim in claims}, claims_of(folder) or ""
+    found = rederived.verdicts(text, tests)
+    for claim in claims:
+        if claim["cells"]:
+            assert found.pop(claim["id"]) == (claim["verdict"], claim["cells"]), claim["id"]
+        else:
+            assert claim["verdict"] not in (HOLDS, FAILS)
+    assert not found, "rows of no claim"
+
+
+@pytest.mark.skipif(not DERIVED, reason="no report has claims.csv")
+def test_another_number_would_be_seen() -> None:
+    """The control: whatever holds as `better` does not where a seed of `of` is worse by far."""
+    held = 0
+    for folder in DERIVED:
+        claims = json.loads((folder / "verdict.json").read_text())["claims"]
+        head, *rows = csv.reader((claims_of(folder) or "").splitlines())
+        for claim in claims:
+            if (claim["verdict"], claim["kind"]) != (HOLDS, "better") or claim["test"].get(
+                "in", "every"
+            ) != "every":
+                continue
+            row = next(row for row in rows if row[0] == claim["id"] and row[head.index("side")] == "of")
+            row[head.index("value")] = "1e9" if claim["test"]["better"] == "least" else "-1e9"
+            text = io.StringIO()
+            csv.writer(text).writerows([head, *(each for each in rows if each[0] == claim["id"])])
+            verdict, _ = rederived.verdicts(text.getvalue(), {claim["id"]: claim["test"]})[claim["id"]]
+            assert verdict != HOLDS
+            held += 1
+    assert held
 
 
 # --- the script ---
@@ -160,15 +207,16 @@ def test_a_folder_of_the_machine_is_refused(around: str, top: str, here: Path) -
         commit_reports.main(["out"])
 
 
-def test_a_long_table_is_packed_the_same_way_each_time(here: Path) -> None:
-    (finished() / "data.csv").write_text(long := DATA + DATA.splitlines()[1] * 9000)
-    packed = here / "mine/fig1/cpu-paper/data.csv.gz"
+@pytest.mark.parametrize("name", ["data.csv", "claims.csv"])
+def test_a_long_table_is_packed_the_same_way_each_time(name: str, here: Path) -> None:
+    (finished() / name).write_text(long := DATA + DATA.splitlines()[1] * 9000)
+    packed = here / f"mine/fig1/cpu-paper/{name}.gz"
     commit_reports.main(["out"])
     before = packed.read_bytes()
     assert gzip.decompress(before).decode() == long
     commit_reports.main(["out"])
     assert packed.read_bytes() == before
-    assert not packed.with_name("data.csv").exists()
+    assert not packed.with_name(name).exists()
 
 
 def test_a_slim_picture_has_the_same_places() -> None:

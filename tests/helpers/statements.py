@@ -12,6 +12,7 @@ from dpfl_bench.results.select.sources import Source
 from dpfl_bench.results.verdicts import claim
 from dpfl_bench.results.verdicts.claim import Claim
 from dpfl_bench.results.verdicts.group import FAILS, HOLDS, UNDECIDED, Outcome
+from helpers.derived import again, csv_of, told
 
 YES, NO, OPEN = HOLDS, FAILS, UNDECIDED
 
@@ -25,7 +26,11 @@ def outcome(
     y: str = "y",
     **asked: Any,
 ) -> Outcome:
-    return claim.test(Claim(y=y, kind=kind, terms=terms, each=[*each], at_least=wanted, **asked), sources)
+    """Every one is derived once more, from the numbers that it took."""
+    stated = Claim(y=y, kind=kind, terms=terms, each=[*each], at_least=wanted, **asked)
+    found = claim.test(stated, sources)
+    assert not found.cells or again(stated, csv_of(found)) == told(found), csv_of(found)
+    return found
 
 
 def verdict(kind: str, sources: Sequence[Source], terms: dict[str, Any], **more: Any) -> str:
@@ -36,5 +41,6 @@ def shares(
     kind: str, make: Callable[[np.random.Generator], Sequence[Source]], times: int, terms: dict[str, Any]
 ) -> dict[str, float]:
     """How often it has each verdict, of so many draws."""
-    found = Counter(verdict(kind, make(np.random.default_rng((7, n))), terms) for n in range(times))
+    stated = Claim(y="y", kind=kind, terms=terms)
+    found = Counter(claim.test(stated, make(np.random.default_rng((7, n)))).verdict for n in range(times))
     return {word: found[word] / times for word in (YES, NO, OPEN)}

@@ -53,23 +53,24 @@ class Figure(Selection):
 
 @dataclass(frozen=True)
 class Drawn:
-    """A mark, and the cell that it is of."""
+    """A mark, the cell that it is of, and the quantities at its x and y."""
 
     mark: Mark
     cell: Cell
+    of: tuple[str, str]
 
 
 def drawn(figure: Figure, sources: Sequence[Source], names: Names) -> list[Drawn]:
     """Every point of the figure."""
     if figure.kind == "paths":
         return list(_paths(figure, sources, names))
-    marks = []
+    marks, of = [], (figure.x, figure.quantity)
     places: dict[str, float] = {}
     for cell in cells(sources, figure.question(*figure.groups, *_fields_of_x(figure, sources))):
         x, y = _x(figure, cell, places), cell.mean
         if x is not None and not math.isnan(y):
             low, high = _band(cell, bool(figure.spread))
-            marks.append(Drawn(Mark(*_panel(figure, cell.at, names), x, y, low, high), cell))
+            marks.append(Drawn(Mark(*_panel(figure, cell.at, names), x, y, low, high), cell, of))
     for label, further in figure.also.items():
         where = {**figure.where, **further.where}
         points = drawn(replace(figure, y=further.y, where=where, line=[], also={}), sources, names)
@@ -81,7 +82,8 @@ def _paths(figure: Figure, sources: Sequence[Source], names: Names) -> Iterator[
     """The mean over seeds of two quantities, round by round."""
     asked = [replace(figure, y=y).question(*figure.groups, "round") for y in (figure.x, figure.y)]
     for across, up in zip(*(cells(sources, question) for question in asked), strict=True):
-        yield Drawn(Mark(*_panel(figure, up.at, names), across.mean, up.mean), up)
+        mark = Mark(*_panel(figure, up.at, names), across.mean, up.mean)
+        yield Drawn(mark, up, (figure.x, figure.quantity))
 
 
 def _fields_of_x(figure: Figure, sources: Sequence[Source]) -> list[str]:

@@ -15,13 +15,14 @@ from dpfl_bench.results import text_table
 from dpfl_bench.results.escape import tex
 from dpfl_bench.results.exhibits.figure import Drawn, Figure, Names, called
 from dpfl_bench.results.figures.style import name_of
-from dpfl_bench.results.select.budgets import budgets, told
+from dpfl_bench.results.select.budgets import budgets, of_other_rounds, told
 from dpfl_bench.results.select.cells import Cell, cells
 from dpfl_bench.results.select.selection import VALUE, Selection
 from dpfl_bench.results.select.sources import Source
 from dpfl_bench.results.verdicts.printed import ELSEWHERE, Match, Printed, at
 
 EPS = ("nominal eps", "eps that holds")
+VALUES = ("x", "y", "low", "high", "n", "x is", "y is")
 Marks = Mapping[str, Sequence[Drawn]]  # by figure
 
 
@@ -83,7 +84,8 @@ def pivot(
     rows = []
     for label, line in grid.items():
         texts = [_text(line[column], table, said) if column in line else "" for column in columns]
-        rows.append([label, *texts, *_eps([line[column] for column in columns if column in line], nominal)])
+        chosen = [line[column] for column in columns if column in line]
+        rows.append([label, *texts, *_eps(chosen, table.y, nominal)])
     head = ", ".join(name_of(name) for name in table.rows)
     return Rows([head, *(column or name_of(table.y) for column in columns), *EPS], rows)
 
@@ -101,7 +103,7 @@ def of_figures(figures: Mapping[str, Figure], marks: Marks, nominal: float | Non
             texts = [
                 text for each in (best, last) for text in (f"{each.mark.x:.5g}", _mean(each.cell, ".4g"))
             ]
-            eps = _eps([each.cell for each in points], nominal)
+            eps = _eps([each.cell for each in points], last.of[1], nominal)
             rows.append([name, *place, *texts, str(last.cell.interval.count), *eps])
     head = ["figure", "row", "column", "line", "best at x", "best y", "last x", "last y", "n", *EPS]
     return Rows(head, rows)
@@ -111,11 +113,12 @@ def of_marks(marks: Marks, nominal: float | None = None) -> Rows:
     """Every number of the figures."""
     rows = []
     for name, drawn in marks.items():
-        for mark, cell in ((each.mark, each.cell) for each in drawn):
+        for each in drawn:
+            mark, cell = each.mark, each.cell
             ends = cell.interval.ends if mark.low is None else (mark.low, mark.high)
             at = [name, mark.row, mark.column, mark.line]
-            rows.append([*at, *_row((mark.x, mark.y, *ends), cell, nominal)])
-    return Rows(["figure", "row", "column", "line", "x", "y", "low", "high", "n", *EPS], rows)
+            rows.append([*at, *_row((mark.x, mark.y, *ends), cell, each.of, nominal)])
+    return Rows(["figure", "row", "column", "line", *VALUES, *EPS], rows)
 
 
 def numbers(
@@ -125,11 +128,12 @@ def numbers(
     for cell in cells(sources, table.question(*table.groups)):
         if not math.isnan(cell.mean):
             labels = (_label(cell, fields, names) for fields in (table.rows, table.columns))
-            yield ["table", *labels, "", *_row((None, cell.mean, *cell.interval.ends), cell, nominal)]
+            values = (None, cell.mean, *cell.interval.ends)
+            yield ["table", *labels, "", *_row(values, cell, ("", table.quantity), nominal)]
 
 
-def _row(values: Sequence[float | None], cell: Cell, nominal: float | None) -> list[str]:
-    return [*map(_exactly, values), str(cell.interval.count), *_eps([cell], nominal)]
+def _row(values: Sequence[float | None], cell: Cell, of: tuple[str, str], nominal: float | None) -> list[str]:
+    return [*map(_exactly, values), str(cell.interval.count), *of, *_eps([cell], of[1], nominal)]
 
 
 def _exactly(value: float | None) -> str:
@@ -162,6 +166,8 @@ def _mean(cell: Cell, shape: str) -> str:
     return f"{cell.mean:{shape}} ± {cell.std:{shape}}"
 
 
-def _eps(chosen: Sequence[Cell], nominal: float | None) -> list[str]:
-    known = budgets([source for cell in chosen for source in cell.sources], nominal)
-    return [", ".join(f"{each:g}" for each in known), ", ".join(map(told, known.values()))]
+def _eps(chosen: Sequence[Cell], y: str, nominal: float | None) -> list[str]:
+    sources = [source for cell in chosen for source in cell.sources]
+    known = budgets(sources, nominal)
+    holds = "" if of_other_rounds(sources, y) else ", ".join(map(told, known.values()))
+    return [", ".join(f"{each:g}" for each in known), holds]

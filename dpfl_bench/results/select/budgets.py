@@ -9,6 +9,7 @@ from typing import Any
 from dpfl_bench.results.select.sources import Run, Source
 
 Ends = tuple[float, float]  # the least and the largest of the runs
+MOST_ROUNDS = "plan.max_rounds"
 FEW = 5  # pairs of nominal and valid eps that a foot has room for
 _PAPERS_OWN = "privacy.accountant=paper"  # nominal and valid eps say that
 
@@ -68,8 +69,15 @@ def json(known: Mapping[float, Ends]) -> dict[str, Any]:
     }
 
 
-def note(sources: Sequence[Source], stated: float | None = None) -> str:
-    """For the foot of a figure or table."""
+def of_other_rounds(sources: Iterable[Source], y: str) -> bool:
+    """Whether y is how many rounds an eps allows, and the eps that is known is that of others."""
+    return MOST_ROUNDS in y and any(
+        source.field("plan.rounds") != source.field(MOST_ROUNDS) for source in sources
+    )
+
+
+def note(sources: Sequence[Source], stated: float | None = None, y: str = "") -> str:
+    """For the foot of a figure or table. y: what is shown, where it is one quantity."""
     known, leaking = budgets(sources, stated), leaks(sources)
     verb = "is accounted for" if leaking else "holds"
     pairs = [f"nominal ε {nominal:g}: ε {told(ends)} {verb}" for nominal, ends in known.items()]
@@ -77,6 +85,8 @@ def note(sources: Sequence[Source], stated: float | None = None) -> str:
         lows, highs = zip(*known.values(), strict=True)
         nominal, valid = told((min(known), max(known))), told((min(lows), max(highs)))
         pairs = [f"nominal ε {nominal}: ε {valid} {verb}"]
+    if known and of_other_rounds(sources, y):
+        pairs = [f"nominal ε {told((min(known), max(known)))}: as many rounds as it allows"]
     if leaking:
         pairs.append("not fully accounted: training also uses the data outside every accountant")
     return "; ".join(pairs) or "no privacy"

@@ -40,6 +40,13 @@ class Selection:
         if self.y.startswith(BEST):
             yield self.y.removeprefix(BEST)
 
+    @property
+    def quantity(self) -> str:
+        """In words: y, over which rounds, best over what."""
+        last = [] if self.last == 1 else [f"last {self.last}"]
+        tuned = [f"best over {' and '.join(self.best_over)}"] if self.best_over else []
+        return ", ".join([self.y, *last, *tuned])
+
     def question(self, *names: str) -> Question:
         """`better` is of y; where y is `best FIELD`, of `by`."""
         is_best = self.y.startswith(BEST)

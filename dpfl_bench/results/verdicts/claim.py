@@ -46,7 +46,8 @@ class Claim(Selection):
         told = {
             **{"kind": self.kind, "y": self.y, "better": asked.better},
             **kinds.resolved(self.kind, self.terms),
-            **{"from": self.sweeps, "where": self.where, "last": self.last, "spread": self.spread},
+            **{"from": self.sweeps, "where": self.where, "spread": self.spread},
+            "last": None if self.last == 1 else self.last,
             **(tuned if is_tuned else {}),
             **({"each": self.each, "in": self.at_least or "every"} if self.each else {}),
         }
