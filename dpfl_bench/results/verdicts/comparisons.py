@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
-from dpfl_bench.results.select.cells import Cell, cells
+from dpfl_bench.results.select.cells import Cell
 from dpfl_bench.results.select.intervals import Interval, exactly, of_difference
 from dpfl_bench.results.verdicts.group import (
     FAILS,
@@ -147,7 +146,7 @@ def equal(test: GroupTest) -> Outcome:
     terms = test.terms
     ours, wanted = test.side("").mean, terms["to"]
     if isinstance(wanted, str):
-        (theirs,) = cells(test.sources, replace(test.question(), y=wanted))
+        (theirs,) = test.cells(y=wanted)
         wanted = test.note(theirs, side="to").mean
     if math.isnan(ours) or math.isnan(wanted):
         raise Missing(f"a number for {test.asked.y if math.isnan(ours) else terms['to']}")

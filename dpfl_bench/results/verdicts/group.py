@@ -35,6 +35,7 @@ class GroupTest:
     asked: Question  # without fields
     terms: Mapping[str, Any]  # the keys that the claim's kind has of its own
     sources: Sequence[Source]
+    digits: int = 17  # of every number, as `float` may have them
     taken: list[Taken] = field(default_factory=list)  # whatever the test uses is noted here
 
     def question(self, *names: str) -> Question:
@@ -45,9 +46,16 @@ class GroupTest:
         """Of a difference in which less is better, 1."""
         return 1 if self.question().better == "least" else -1
 
-    def cells(self, *names: str, where: Mapping[str, Any] | None = None) -> list[Cell]:
+    def cells(self, *names: str, where: Mapping[str, Any] | None = None, y: str | None = None) -> list[Cell]:
         asked = self.question(*names)
-        return cells(self.sources, replace(asked, where={**asked.where, **(where or {})}))
+        asked = replace(asked, where={**asked.where, **(where or {})}, y=y or asked.y)
+        return [self._rounded(cell) for cell in cells(self.sources, asked)]
+
+    def rounded(self, value: float) -> float:
+        return float(f"{value:.{self.digits}g}")
+
+    def _rounded(self, cell: Cell) -> Cell:
+        return replace(cell, values={key: self.rounded(value) for key, value in cell.values.items()})
 
     def note(self, cell: Cell, **at: Any) -> Cell:
         """at: as in `Taken`."""

@@ -110,7 +110,7 @@ def _number(asked: str, test: GroupTest) -> float:
     known = [value for value in numbers(test.sources, asked) if value > 0]
     if not known:
         raise Missing(f"a positive number for {asked}")
-    number = sum(known) / len(known)
+    number = test.rounded(sum(known) / len(known))
     test.taken.append(Taken({(None, None): number}, exact=True, side="at"))
     return number
 
