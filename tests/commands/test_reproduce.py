@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from helpers.artefacts import content, verdict_of, write
 from helpers.command import Said, call
+from oracles import rederived
 
 from dpfl_bench.algorithms.fedavg import FedAvg
 from dpfl_bench.papers import overview
@@ -47,7 +48,7 @@ def again(done: Path, tmp_path: Path) -> Path:
 @pytest.mark.slow
 def test_folder_files_and_the_verdicts_keys(again: Path) -> None:
     pictures = {f"{name}.{kind}" for name in ("curve", "tuned") for kind in ("pdf", "svg", "png")}
-    files = pictures | {"table.csv", "table.md", "table.tex", "data.csv", "verdict.json"}
+    files = pictures | {"table.csv", "table.md", "table.tex", "data.csv", "claims.csv", "verdict.json"}
     assert {file.name for file in again.iterdir() if file.is_file()} == files
     assert bytes_of(again / "smoke-paper") == {name: (again / name).read_bytes() for name in files}
     record = verdict_of(again)
@@ -62,7 +63,11 @@ def test_folder_files_and_the_verdicts_keys(again: Path) -> None:
         "commands",
     }
     for claim in record["claims"]:
-        assert claim.keys() >= {"id", "says", "verdict", "evidence"}
+        assert claim.keys() >= {"id", "says", "verdict", "evidence", "test", "cells"}
+    text, tests = (again / "claims.csv").read_text(), {each["id"]: each["test"] for each in record["claims"]}
+    derived = {each["id"]: (each["verdict"], each["cells"]) for each in record["claims"] if each["cells"]}
+    assert rederived.verdicts(text, tests) == derived
+    assert derived.keys() == {"falls", "plans"}
     assert [made["machine"]["threads"] for made in record["made"]] == [1, None], "the runs, and the plans"
     assert record["unfinished"] == 0
     for printed in record["printed"]:

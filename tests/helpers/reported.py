@@ -24,6 +24,8 @@ CLAIM = {
     "verdict": "holds",
     "evidence": "best 5 of 1 to 20",
     "reads": "as the theory says",
+    "test": {"kind": "interior", "along": "local_steps", "where": {"eps": 2, "algo": ["a", "b"]}},
+    "cells": {"": "holds"},
 }
 PRINTED = {
     **{"id": "p", "what": "test accuracy, %", "place": "Table 1", "at": "eps 2 / 5", "printed": 45.5},

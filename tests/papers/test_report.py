@@ -76,6 +76,7 @@ def test_it_says_what_the_folders_say() -> None:
         "50 ± 0.7 44.25 43 to 46 -5.75 ≠ differs 8 below",
     ):
         assert words in text
+    assert "tested: interior kind: interior along: local_steps where: eps 2, algo a, b" in text
     assert "2 → 0.86" in text
     assert "13 → 8.5 to none" in text
     for words in (
@@ -134,7 +135,7 @@ def test_both_readings_of_the_largest_scale_are_in_the_matrix() -> None:
 
 
 def test_everything_is_escaped() -> None:
-    claim = {key: NASTY for key in CLAIM}
+    claim = {**{key: NASTY for key in CLAIM}, "test": {"kind": NASTY, NASTY: {NASTY: [NASTY]}}}
     printed = {**PRINTED, **{key: NASTY for key in ("what", "place", "at", "match", "why")}}
     more: dict[str, Any] = {key: NASTY for key in ("place", "title", "nominal_how", "reduced")}
     more |= {key: [NASTY] for key in ("not_accounted", "open", "commands")}

@@ -83,7 +83,12 @@ def ordered(test: GroupTest) -> Outcome:
     sides = [test.note(found[value], along=value) for value in order]
     gains = [test.gain(*pair) for pair in pairwise(sides)]
     pairs = zip(order[:-1], order[1:], gains, strict=True)
-    lines = [f"{short(a)} {_told(f'better than {short(b)} by', each)}" for a, b, each in pairs]
+    lines = [
+        f"{short(a)} the same as {short(b)}"
+        if are_same(each)
+        else f"{short(a)} better than {short(b)} by {said(each)}"
+        for a, b, each in pairs
+    ]
     return Outcome(worst(map(above, gains)), "; ".join(lines))
 
 

@@ -45,6 +45,20 @@ def test_better(ours: Any, theirs: Any, margin: float, expected: str) -> None:
     assert verdict("better", pair(*negated), terms, better="most") == expected
 
 
+def test_what_is_equal_in_every_seed_is_the_same_and_neither_better_nor_worse() -> None:
+    same, worse = pair(LOW, LOW), pair(LOW, tuple(y + 1e-9 for y in LOW))
+    for terms in (SIDES, {"of": B, "than": A}):
+        found = outcome("better", same, terms)
+        assert (found.verdict, found.evidence) == (NO, "the same")
+    assert outcome("better", worse, SIDES).evidence.startswith("better by 1e-09 [")
+    assert outcome("alike", same, {**SIDES, "within": 0}).evidence == "the same against +-0"
+    assert outcome("ordered", same, {"along": "algo", "order": ["a", "b"]}).evidence == "a the same as b"
+    assert outcome("better", pair((1.0, 2.0), (1.0, 2.0)), SIDES).verdict == OPEN  # two seeds tell nothing
+    rounds = [over_rounds("a", {1: LOW, 5: LOW}), over_rounds("b", {1: HIGH, 5: LOW})]
+    found = outcome("better", rounds, {**SIDES, "rounds": {"from": 1}})
+    assert found.evidence == "of 2 evaluated rounds: 1 holds, 1 does not hold, 0 undecided; the same in 1"
+
+
 def plain_better(ours: np.ndarray, theirs: np.ndarray, margin: float) -> str:
     both = stats.ttest_rel(theirs, ours).confidence_interval(0.95)
     return YES if both.low > margin else NO if both.high <= margin else OPEN
