@@ -12,7 +12,7 @@ from typing import Any
 from dpfl_bench.checks.errors import ConfigError
 from dpfl_bench.config import words
 from dpfl_bench.config.catalogue import GROUPS
-from dpfl_bench.config.hydra_loader import loader, refusals
+from dpfl_bench.config.hydra_loader import loader, ours_alone, refusals
 from dpfl_bench.config.template import Template, plain
 
 POINTS = "points"  # the key of config.yaml: what a sweep sets together
@@ -174,28 +174,33 @@ class Composer:
         """What Hydra makes of the groups; or why it does not, so that a mistake in every job costs
         once.
         """
-        from omegaconf import open_dict
-
         try:
-            config = self._whole(groups)
-            chosen = (
-                config.hydra.runtime.choices
-            )  # a primary config that holds all keys itself chooses nothing
+            # a primary config that holds all keys itself chooses nothing
+            config, chosen = self._without_hydra(groups, hydra)
             choices = tuple(f"{group}={chosen[group]}" for group in GROUPS if group in chosen)
-            with open_dict(config):
-                del config["hydra"]
             alone = {*hydra, *choices}.issuperset(groups)  # no group that sets other groups' keys
-            return Template.of(config, plain(config if alone else self._reference((*hydra, *choices))))
+            return Template.of(config, plain(config) if alone else self._reference(choices, hydra))
         except Exception as error:
             return error
 
-    def _referred(self, overrides: tuple[str, ...]) -> Any:
+    def _referred(self, choices: tuple[str, ...], hydra: tuple[str, ...]) -> dict[str, Any]:
+        return plain(self._without_hydra((*hydra, *choices), hydra)[0])
+
+    def _without_hydra(self, overrides: tuple[str, ...], hydra: tuple[str, ...]) -> tuple[Any, Any]:
+        """The config but for Hydra's own, and which file was chosen of each group.
+
+        Hydra's own takes most of the time to compose. Whatever needs it, or is refused without it,
+        is composed with it.
+        """
         from omegaconf import open_dict
 
+        if not hydra and (found := ours_alone(self._loader, self._name, overrides)):
+            return found
         config = self._whole(overrides)
+        chosen = config.hydra.runtime.choices
         with open_dict(config):
             del config["hydra"]
-        return config
+        return config, chosen
 
     def _whole(self, overrides: tuple[str, ...]) -> Any:
         from hydra.types import RunMode

@@ -68,6 +68,26 @@ def _reading_once(source: Any, kept: dict[str, bytes]) -> Callable[[str], Any]:
     return load
 
 
+def ours_alone(loader: Any, name: str, overrides: Sequence[str]) -> tuple[Any, Any] | None:
+    """What `load_configuration` makes of overrides, and the choices of groups, without Hydra's own
+    config. None where that does not do: a file speaks of Hydra, or something is to be refused.
+    """
+    from hydra._internal.defaults_list import create_defaults_list
+    from hydra.errors import HydraException
+    from omegaconf import OmegaConf
+    from omegaconf.errors import OmegaConfBaseException
+
+    try:
+        parsed, repository = loader._parse_overrides_and_create_caching_repo(name, list(overrides))
+        found = create_defaults_list(repository, name, parsed, prepend_hydra=False, skip_missing=False)
+        config = loader._compose_config_from_defaults_list(found.defaults, repository)
+        OmegaConf.set_struct(config, True)
+        loader._apply_overrides_to_config(found.config_overrides, config)
+    except (HydraException, OmegaConfBaseException, ValueError):
+        return None
+    return None if "hydra" in config.keys() else (config, found.overrides.known_choices)
+
+
 @contextmanager
 def refusals(overrides: Sequence[str]) -> Iterator[None]:
     """What Hydra and OmegaConf refuse inside, as a ConfigError of one line."""
