@@ -85,7 +85,7 @@ def ours_alone(loader: Any, name: str, overrides: Sequence[str]) -> tuple[Any, A
         loader._apply_overrides_to_config(found.config_overrides, config)
     except (HydraException, OmegaConfBaseException, ValueError):
         return None
-    return None if "hydra" in config.keys() else (config, found.overrides.known_choices)
+    return None if "hydra" in list(config) else (config, found.overrides.known_choices)
 
 
 @contextmanager

@@ -19,7 +19,7 @@ from dpfl_bench.privacy.accounting import epsilon
 from dpfl_bench.privacy.divergences.gaussian import eps_of_gaussian
 from dpfl_bench.privacy.released.composition import Composition
 
-pytestmark = [pytest.mark.one_in(4), pytest.mark.usefixtures("quick_rdp")]
+pytestmark = pytest.mark.one_in(4)
 
 
 def planned(*overrides: str) -> Any:

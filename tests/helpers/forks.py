@@ -19,20 +19,31 @@ from typing import Any
 
 from helpers.command import Said
 
-SERVER = """
-import json, os, sys
+TESTS = Path(__file__).parent.parent
+# It asks git and hashes the code, too: what a process asks once, its children know.
+SERVER = f"""
+import gc, json, os, sys
 import dp_accounting.pld, dp_accounting.rdp, hydra, sklearn.datasets
+sys.path.insert(0, {str(TESTS)!r})
+from helpers import differences
+del sys.path[0]
+differences.take_once()
 from dpfl_bench import cli
 from dpfl_bench.config import compose
 from dpfl_bench.experiment import run
+from dpfl_bench.results import code_hashes, environment
 from dpfl_bench.sweep import whole_sweep
 compose.composed([])
+code_hashes.package()
+environment.environment("cpu")
+gc.collect()
+gc.freeze()
 for line in sys.stdin:
     arguments = json.loads(line)
     if isinstance(arguments, int):
         print(os.waitstatus_to_exitcode(os.waitpid(arguments, 0)[1]), flush=True)
         continue
-    place = {}
+    place = {{}}
     if isinstance(arguments, dict):
         place, arguments = arguments, arguments["arguments"]
     pid = os.fork()

@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from dp_accounting.rdp import rdp_privacy_accountant as theirs
+from helpers import differences
 from oracles import integrated
 from oracles.integrated import (
     Cells,
@@ -31,9 +32,8 @@ from scipy.special import ndtr
 from dpfl_bench.privacy.accounting import accountants_for, epsilon
 from dpfl_bench.privacy.released.composition import Companion, Composition
 
-pytestmark = [pytest.mark.one_in(24), pytest.mark.usefixtures("quick_rdp")]
+pytestmark = pytest.mark.one_in(24)
 
-THEIR_DIFFERENCES = theirs._get_forward_diffs
 POPULATION = 1000
 OTHERS = [
     (-0.5,),
@@ -204,7 +204,7 @@ def test_differences_that_are_taken_once_are_theirs_to_the_bit(order: int) -> No
     for rate, z in ((0.005, 0.5), (0.3, 2.7), (0.9, 1.7), (0.3, 2.7)):
         quick = asked(rate, z, order)
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(theirs, "_get_forward_diffs", THEIR_DIFFERENCES)
+            patch.setattr(theirs, "_get_forward_diffs", differences.THEIRS)
             assert quick == asked(rate, z, order)
 
 

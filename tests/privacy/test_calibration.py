@@ -18,7 +18,7 @@ from dpfl_bench.privacy.released.composition import Companion, Composition, View
 from dpfl_bench.privacy.released.records import RecordReleases
 from dpfl_bench.privacy.released.views import view
 
-pytestmark = [pytest.mark.one_in(10), pytest.mark.usefixtures("quick_rdp")]
+pytestmark = pytest.mark.one_in(10)
 
 
 @pytest.fixture(autouse=True)
