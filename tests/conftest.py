@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gc
 import os
+import re
+import tempfile
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -72,6 +74,13 @@ def server(tmp_path_factory: pytest.TempPathFactory, calibrations: Path) -> Iter
     """A process to fork commands from."""
     with forks(tmp_path_factory.mktemp("server"), calibrations) as running:
         yield running
+
+
+@pytest.fixture
+def tmp_path(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """pytest's own, without its link to the newest folder of a name: 10,000 tests ask for one."""
+    name = re.sub(r"\W", "_", request.node.name)[:30]
+    return Path(tempfile.mkdtemp(prefix=f"{name}-", dir=tmp_path_factory.getbasetemp()))
 
 
 @pytest.fixture(autouse=True)

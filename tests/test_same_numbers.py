@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from importlib.machinery import SourceFileLoader
 from importlib.util import module_from_spec, spec_from_loader
@@ -149,12 +150,6 @@ def script() -> Any:
     return module
 
 
-@pytest.fixture
-def changed(tmp_path: Path) -> Path:
-    """A checkout of its own, to be altered."""
-    return Path(shutil.copytree(ROOT, tmp_path / "changed", ignore=KEPT))
-
-
 def alter(checkout: Path, file: str, old: str, new: str) -> None:
     (path,) = checkout.rglob(file)
     text = path.read_text()
@@ -162,18 +157,55 @@ def alter(checkout: Path, file: str, old: str, new: str) -> None:
     path.write_text(text.replace(old, new))
 
 
+@dataclass(frozen=True)
+class Compared:
+    """What the script says of this checkout and of a changed one, in the folder `kept`."""
+
+    code: int
+    output: str
+    kept: Path
+
+    def lines(self, words: str) -> list[str]:
+        """Of the commands that contain these words."""
+        return [line for line in self.output.splitlines() if f" run {words}" in line.replace("  ", " ")]
+
+
+RENAMED = ("privacy.colluding", "privacy.spies")
+MISSING = ("fedexp", "dp_fedsgd")
+
+
+@pytest.fixture(scope="module")
+def compared(tmp_path_factory: pytest.TempPathFactory) -> Compared:
+    """A constant has moved, an option has another name, a module and a YAML file are gone."""
+    folder = tmp_path_factory.mktemp("compared")
+    changed = Path(shutil.copytree(ROOT, folder / "changed", ignore=KEPT))
+    alter(changed, "dp_normfedavg.yaml", "  bound: normalise", "  bound: normalise\n  clip: 0.300001")
+    for name in ("fedexp.py", "dp_fedsgd.yaml"):
+        (path,) = changed.rglob(name)
+        path.unlink()
+    for file in [*changed.rglob("*.py"), *changed.rglob("*.yaml")]:
+        if "colluding" in (text := file.read_text()):
+            file.write_text(text.replace("colluding", "spies"))
+    texts = ("algo=dp_normfedavg", "privacy.colluding=3", *(f"algo={name} " for name in MISSING))
+    only = [word for text in texts for word in ("--only", text)]
+    renamed = ("--renamed", *RENAMED, "--renamed", "nothing", "something")
+    code, output = same_numbers(ROOT, changed, *only, *renamed, "--keep", folder / "kept")
+    return Compared(code, output, folder / "kept")
+
+
 @pytest.mark.slow
-def test_a_checkout_is_equal_to_itself_and_differs_from_a_changed_one(changed: Path) -> None:
-    """The changed constant moves the run with privacy, and not the one without."""
-    only = ("--only", "repeats=2 sampled_clients=6")
-    code, output = same_numbers(ROOT, ROOT, *only)
+def test_a_checkout_is_equal_to_itself() -> None:
+    code, output = same_numbers(ROOT, ROOT, "--only", "repeats=2 sampled_clients=6")
     assert (code, output.count("equal    run")) == (0, output.count("repeats=2")), output
-    alter(changed, "_base.yaml", "\nclip: 0.3 ", "\nclip: 0.300001 ")
-    code, output = same_numbers(ROOT, changed, "--only", "algo=dp_normfedavg")
-    assert code == 1
-    assert "DIFFERS  run algo=dp_normfedavg privacy=local" in output
-    assert "now 0.300001" in output
-    assert "equal    run algo=dp_normfedavg" in output, "eps=inf has no clip"
+
+
+@pytest.mark.slow
+def test_a_checkout_differs_from_a_changed_one(compared: Compared) -> None:
+    """The changed constant moves the run with privacy, and not the one without."""
+    assert compared.code == 1
+    assert "DIFFERS  run algo=dp_normfedavg privacy=local" in compared.output, compared.output
+    assert "now 0.300001" in compared.output
+    assert "equal    run algo=dp_normfedavg" in compared.output, "eps=inf has no clip"
 
 
 @pytest.mark.slow
@@ -183,35 +215,27 @@ def test_the_negative_control_holds() -> None:
 
 
 @pytest.mark.slow
-def test_no_code_is_taken_from_elsewhere(changed: Path) -> None:
+def test_no_code_is_taken_from_elsewhere(compared: Compared) -> None:
     """A module or a YAML file that NEW lacks is not taken from this checkout."""
-    for name in ("fedexp.py", "dp_fedsgd.yaml"):
-        (path,) = changed.rglob(name)
-        path.unlink()
-    code, output = same_numbers(ROOT, changed, "--only", "algo=fedexp ", "--only", "algo=dp_fedsgd ")
-    failed = [line for line in output.splitlines() if line.startswith("FAILED")]
-    assert code == 1
-    assert {line.split()[2] for line in failed} == {"algo=fedexp", "algo=dp_fedsgd"}, output
-    assert output.count("NEW: ") == len(failed)
-    assert "OLD: " not in output
-    assert f"0 of {len(failed)} commands are equal" in output
+    asked = [line for name in MISSING for line in compared.lines(f"algo={name} ")]
+    failed = [line for line in compared.output.splitlines() if line.startswith("FAILED")]
+    assert sorted(failed) == sorted(asked), compared.output
+    assert {line.split()[2] for line in failed} == {f"algo={name}" for name in MISSING}
+    assert compared.output.count("NEW: ") == len(failed)
+    assert "OLD: " not in compared.output
 
 
 @pytest.mark.slow
-def test_an_option_may_get_another_name(changed: Path, tmp_path: Path) -> None:
+def test_an_option_may_get_another_name(compared: Compared) -> None:
     """Its JSON key too; unless that is said, the key is noted."""
-    for file in [*changed.rglob("*.py"), *changed.rglob("*.yaml")]:
-        if "colluding" in (text := file.read_text()):
-            file.write_text(text.replace("colluding", "spies"))
-    kept, option = tmp_path / "kept", ("privacy.colluding", "privacy.spies")
-    only = ("--only", "privacy.colluding=3", "--keep", kept)
-    code, output = same_numbers(
-        ROOT, changed, *only, "--renamed", *option, "--renamed", "nothing", "something"
-    )
-    assert code == 0, output
-    assert "note: result.json: colluding is in OLD alone (1 runs)" in output
-    rename = partial(script().in_new_words, renamed=dict([option, ("colluding", "spies")]))
-    told = run_numbers.verdict(kept / "old/runs/0", kept / "new/runs/0", rename)
+    (line,) = (line for line in compared.output.splitlines() if RENAMED[0] in line)
+    assert line.startswith("equal"), compared.output
+    assert "note: result.json: colluding is in OLD alone (" in compared.output
+    played = json.loads((compared.kept / "old" / "commands.json").read_text())
+    (number,) = (number for number, command in enumerate(played) if RENAMED[0] in command)
+    rename = partial(script().in_new_words, renamed=dict([RENAMED, ("colluding", "spies")]))
+    sides = (compared.kept / side / "runs" / str(number) for side in ("old", "new"))
+    told = run_numbers.verdict(*sides, rename)
     assert (told.word, [note for note in told.notes if "colluding is in" in note]) == ("equal", [])
 
 

@@ -24,17 +24,22 @@ NO_CALL = (
 )
 
 
-def plan(settings: Settings, detailed: bool = True, every: bool = False) -> dict[str, Any]:
+def plan(
+    settings: Settings, detailed: bool = True, every: bool = False, course: bool = True
+) -> dict[str, Any]:
     """Everything that `dpfl-bench plan --json` prints.
 
-    detailed: with all observers, and the course of eps over the rounds. every: ask also the
-    accountants that are asked by name alone. PRV is one, and its package takes seconds to import.
+    detailed: with all observers, and the course of eps over the rounds. course=False: without the
+    course, which takes most of the time. every: ask also the accountants that are asked by name
+    alone. PRV is one, and its package takes seconds to import.
     """
     if settings.theory.measured:
         settings = _with_measured(settings)
     with only_ours(NO_CALL):
         budget = Budget.of(settings, drawn_schedules(settings))
-        plan: dict[str, Any] = clean(_plan(budget, Guarantee.of(budget, every=every), detailed))
+        plan: dict[str, Any] = clean(
+            _plan(budget, Guarantee.of(budget, every=every), detailed, detailed and course)
+        )
     return plan
 
 
@@ -52,7 +57,7 @@ def _with_measured(settings: Settings) -> Settings:
     return replace(settings, theory=replace(given, L=given.L or L, psi0=given.psi0 or psi0))
 
 
-def _plan(budget: Budget, guarantee: Guarantee, detailed: bool) -> dict[str, Any]:
+def _plan(budget: Budget, guarantee: Guarantee, detailed: bool, course: bool) -> dict[str, Any]:
     settings, privacy = budget.settings, budget.settings.privacy
     return {
         "run_id": settings.run_id,
@@ -72,7 +77,7 @@ def _plan(budget: Budget, guarantee: Guarantee, detailed: bool) -> dict[str, Any
         "total_steps": max(sum(s.steps) for s in budget.schedules),
         "max_rounds": budget.max_rounds(),
         "observers": guarantee.observers if detailed else None,
-        "spent": _course(budget) if detailed else None,
+        "spent": _course(budget) if course else None,
         "overlapping": settings.overlapping,
         "holders_known": settings.dealing is not None or settings.overlapping is False,
         "implied": _implied(budget),

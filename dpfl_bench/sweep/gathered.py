@@ -145,7 +145,8 @@ class Gathered:
         if self.recipe.does == "plan":
             from dpfl_bench.experiment.plan import plan
 
-            return Facts(self.name, "plan", composed.by_name, plan(chosen), words=composed.overrides)
+            told = plan(chosen, course=False)  # a list, of which no field can be named
+            return Facts(self.name, "plan", composed.by_name, told, words=composed.overrides)
         from dpfl_bench.assembly.data import load_data
         from dpfl_bench.data.show import spread
 

@@ -36,35 +36,34 @@ def test_ways(name: str, way: str, dtype: torch.dtype, monkeypatch: pytest.Monke
 
 
 @pytest.mark.usefixtures("multiplies")
-@pytest.mark.parametrize("seed", range(40))
 @pytest.mark.parametrize("way", ["kept", "records as groups", "records as groups, not kept", "unfolded"])
-def test_convolutions_of_any_shape(way: str, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_convolutions_of_any_shape(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
     go(way, monkeypatch)
-    assert errors(*random_convolution(seed)) < 1e-10
+    assert [seed for seed in range(40) if not errors(*random_convolution(seed)) < 1e-10] == []
 
 
 @pytest.mark.usefixtures("multiplies")
-@pytest.mark.parametrize("seed", range(30))
 @pytest.mark.parametrize("way", ["unfolded", "unfolded, one at a time", "unfolded, not kept"])
-def test_strided_convolutions_of_any_shape(way: str, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_strided_convolutions_of_any_shape(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Mostly with several shifts of the patches."""
     go(way, monkeypatch)
-    module, x = random_strided_convolution(seed)
     through: list[Any] = []
-    way = convolutions._patch_gradients
+    real = convolutions._patch_gradients
     monkeypatch.setattr(
-        convolutions, "_patch_gradients", lambda layer, *given: through.append(layer) or way(layer, *given)
+        convolutions, "_patch_gradients", lambda layer, *given: through.append(layer) or real(layer, *given)
     )
-    assert errors(module, x) < 1e-10
-    assert {module} == set(through)
-    assert convolutions._unfolds(module)  # type: ignore[arg-type]
-    assert convolutions._shifts(module) == module.kernel_size[0] // module.stride[0]  # type: ignore[arg-type,operator,index]
+    for seed in range(30):
+        through.clear()
+        module, x = random_strided_convolution(seed)
+        assert errors(module, x) < 1e-10, seed
+        assert {module} == set(through), seed
+        assert convolutions._unfolds(module), seed  # type: ignore[arg-type]
+        assert convolutions._shifts(module) == module.kernel_size[0] // module.stride[0], seed  # type: ignore[arg-type,operator,index]
 
 
 @pytest.mark.usefixtures("multiplies")
-@pytest.mark.parametrize("seed", range(40))
-def test_linear_layers_of_any_shape(seed: int) -> None:
-    assert errors(*random_linear(seed)) < 1e-10
+def test_linear_layers_of_any_shape() -> None:
+    assert [seed for seed in range(40) if not errors(*random_linear(seed)) < 1e-10] == []
 
 
 @pytest.mark.parametrize(
