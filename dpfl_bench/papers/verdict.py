@@ -19,7 +19,7 @@ from dpfl_bench.results.select import budgets
 from dpfl_bench.results.select.cells import Cell, cells
 from dpfl_bench.results.select.sources import Run, Source
 from dpfl_bench.results.verdicts import taken, untrained
-from dpfl_bench.results.verdicts.claim import test
+from dpfl_bench.results.verdicts.claim import DIGITS, test
 from dpfl_bench.results.verdicts.group import UNDECIDED, Outcome
 from dpfl_bench.results.verdicts.printed import Match, matches
 
@@ -138,7 +138,7 @@ def _outcome(claim: Claim, evidence: Evidence) -> Outcome:
         return Outcome(UNDECIDED, lacks)
     if not sources and lacks:
         return Outcome(UNTESTED, lacks)
-    outcome = test(claim, sources)
+    outcome = test(claim, sources, DIGITS)
     return replace(outcome, evidence=f"{outcome.evidence}; left out: {lacks}") if lacks else outcome
 
 

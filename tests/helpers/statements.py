@@ -28,7 +28,7 @@ def outcome(
 ) -> Outcome:
     """Every one is derived once more, from the numbers that it took."""
     stated = Claim(y=y, kind=kind, terms=terms, each=[*each], at_least=wanted, **asked)
-    found = claim.test(stated, sources)
+    found = claim.test(stated, sources, claim.DIGITS)
     assert not found.cells or again(stated, csv_of(found)) == told(found), csv_of(found)
     return found
 
@@ -42,5 +42,6 @@ def shares(
 ) -> dict[str, float]:
     """How often it has each verdict, of so many draws."""
     stated = Claim(y="y", kind=kind, terms=terms)
-    found = Counter(claim.test(stated, make(np.random.default_rng((7, n)))).verdict for n in range(times))
+    draws = (make(np.random.default_rng((7, n))) for n in range(times))
+    found = Counter(claim.test(stated, sources, digits=()).verdict for sources in draws)
     return {word: found[word] / times for word in (YES, NO, OPEN)}

@@ -56,8 +56,10 @@ class Claim(Selection):
         return {key: value for key, value in told.items() if value not in ([], {}, None)}
 
 
-def test(claim: Claim, sources: Iterable[Source]) -> Outcome:
-    """The claim in each of its groups, and together."""
+def test(claim: Claim, sources: Iterable[Source], digits: Sequence[int]) -> Outcome:
+    """The claim in each of its groups, and together. digits: of the numbers that it took; the
+    fewest that say the same.
+    """
     asked = claim.question()
     groups: dict[tuple[Any, ...], list[Source]] = {}
     for source in sources:
@@ -70,16 +72,16 @@ def test(claim: Claim, sources: Iterable[Source]) -> Outcome:
         label = ", ".join(f"{name} {short(v)}" for name, v in zip(claim.each, at, strict=True))
         given = GroupTest(asked, terms, members)
         try:
-            outcomes[label] = _tested(claim.kind, given)
+            outcomes[label] = _tested(claim.kind, given, digits)
         except Missing as error:
             outcomes[label] = Outcome(UNDECIDED, f"no run has {error}", taken=[Taken()])
     return _together(outcomes, claim.at_least)
 
 
-def _tested(kind: str, given: GroupTest) -> Outcome:
-    """With the numbers that it took, to as few digits as say the same."""
+def _tested(kind: str, given: GroupTest, digits: Sequence[int]) -> Outcome:
+    """With the numbers that it took."""
     outcome = kinds.KINDS[kind].test(given)
-    fewer = (replace(given, digits=digits, taken=[]) for digits in DIGITS)
+    fewer = (replace(given, digits=count, taken=[]) for count in digits)
     taken = (each.taken for each in fewer if kinds.KINDS[kind].test(each) == outcome)
     return replace(outcome, taken=next(taken, given.taken))
 

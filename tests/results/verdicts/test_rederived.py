@@ -102,7 +102,7 @@ def drawn(kind: str) -> Iterator[tuple[Claim, Any]]:
                 terms = {**terms, "to": f"{y} + {rng.choice([0.1, 0.9])}"}
             wanted = rng.choice(np.array([None, "most", 1], dtype=object))
             stated = Claim(y=y, kind=kind, terms=terms, each=[*EACH], at_least=wanted, better=better)
-            yield stated, claim.test(stated, every)
+            yield stated, claim.test(stated, every, claim.DIGITS)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -137,7 +137,7 @@ def test_what_was_tuned_stands_beside_it_and_spread_values_count_like_seeds() ->
         for algo, lr, y in (("a", 0.1, 5.0), ("a", 0.2, 1.0), ("b", 0.1, 2.0), ("b", 0.2, 3.0))
     ]
     stated = Claim(y="y", kind="better", terms=SIDES, best_over=["lr"], spread=["eps"])
-    found = claim.test(stated, runs)
+    found = claim.test(stated, runs, claim.DIGITS)
     rows = [*csv.DictReader(io.StringIO(csv_of(found)))]
     assert [row["tuned"] for row in rows] == ["lr=0.2"] * 6 + ["lr=0.1"] * 6
     assert [row["seed"] for row in rows[:6]] == ["0/1", "1/1", "2/1", "0/2", "1/2", "2/2"]
@@ -156,7 +156,7 @@ def test_the_best_of_a_grid_has_no_seed_of_its_own() -> None:
     ]
     terms = {"x": "privacy.clip", "forms": {"linear": 1, "root": 0.5}, "for": "linear"}
     stated = Claim(y="best local_steps", by="y", kind="fits", terms=terms, spread=["eps"])
-    found = claim.test(stated, runs)
+    found = claim.test(stated, runs, claim.DIGITS)
     rows = [*csv.DictReader(io.StringIO(csv_of(found)))]
     assert [(row["along"], row["seed"], row["value"]) for row in rows[:2]] == [
         ("2", "1", "2.0"),
@@ -166,6 +166,7 @@ def test_the_best_of_a_grid_has_no_seed_of_its_own() -> None:
 
 
 def test_what_no_run_has_is_a_row_without_a_value() -> None:
-    found = claim.test(Claim(y="y", kind="better", terms=SIDES), [run({"algo.name": "a"}, 1, 2, 3)])
+    alone = [run({"algo.name": "a"}, 1, 2, 3)]
+    found = claim.test(Claim(y="y", kind="better", terms=SIDES), alone, claim.DIGITS)
     assert csv_of(found).splitlines()[1] == "c,,,,,,,,"
     assert again(Claim(y="y", kind="better", terms=SIDES), csv_of(found)) == (OPEN, {"": OPEN})
