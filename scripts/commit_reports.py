@@ -26,6 +26,7 @@ from dpfl_bench.papers.overlays import READINGS, SCALES
 from dpfl_bench.papers.overview import COMMITTED, FILE, states
 from dpfl_bench.papers.verdict import UNTESTED
 from dpfl_bench.results.escape import markdown
+from dpfl_bench.results.verdicts import untrained
 from dpfl_bench.results.verdicts.group import FAILS, HOLDS, UNDECIDED
 
 SCALE = "cpu"
@@ -238,6 +239,7 @@ def _said(claim: dict[str, Any] | None) -> str:
     if claim is None or _of_another_reading(claim):
         return "–"
     why = f": {claim['evidence']}" if claim["verdict"].startswith("cannot") else ""
+    why = " (nothing is learnt)" if untrained.NOTHING in claim["evidence"] else why
     return markdown(f"{claim['verdict']}{why}")
 
 

@@ -16,7 +16,7 @@ from dpfl_bench.results.escape import plain
 from dpfl_bench.results.exhibits import figure, table
 from dpfl_bench.results.folder import RunFolder
 from dpfl_bench.results.select import budgets
-from dpfl_bench.results.select.cells import Cell, cells
+from dpfl_bench.results.select.cells import Cell, cells, is_where
 from dpfl_bench.results.select.sources import Run, Source
 from dpfl_bench.results.verdicts import taken, untrained
 from dpfl_bench.results.verdicts.claim import DIGITS, test
@@ -92,7 +92,7 @@ def _record(
         "title": artefact.title,
         "claims": [_told(claim, outcome) for claim, outcome in judged],
         "printed": [asdict(match) for _, found in blocks for match in found],
-        "untrained": untrained.compared(shown),
+        "untrained": untrained.compared(source for cell in shown for source in cell.sources),
         "eps": budgets.json(budgets.budgets(sources, artefact.nominal.eps)),
         "nominal_how": artefact.nominal.how,
         "not_accounted": budgets.leaks(sources),
@@ -138,8 +138,10 @@ def _outcome(claim: Claim, evidence: Evidence) -> Outcome:
         return Outcome(UNDECIDED, lacks)
     if not sources and lacks:
         return Outcome(UNTESTED, lacks)
-    outcome = test(claim, sources, DIGITS)
-    return replace(outcome, evidence=f"{outcome.evidence}; left out: {lacks}") if lacks else outcome
+    outcome, told = test(claim, sources, DIGITS), [f"left out: {lacks}"] if lacks else []
+    if untrained.nothing_learnt(source for source in sources if is_where(source, claim.where)):
+        told.insert(0, untrained.NOTHING)
+    return replace(outcome, evidence="; ".join([outcome.evidence, *told]))
 
 
 def _origin(runs: Sequence[Run]) -> dict[str, list[str]]:

@@ -1,6 +1,4 @@
-"""The trivial baseline: how many of the points that are shown are better than the initial model,
-which nobody trained.
-"""
+"""The trivial baseline: how many points are better than the initial model, which nobody trained."""
 
 from __future__ import annotations
 
@@ -10,20 +8,21 @@ from pathlib import Path
 from typing import Any
 
 from dpfl_bench.results.select import budgets
-from dpfl_bench.results.select.cells import SEEDS, Cell
+from dpfl_bench.results.select.cells import SEEDS
 from dpfl_bench.results.select.expressions import parse
 from dpfl_bench.results.select.intervals import Key, of_difference
-from dpfl_bench.results.select.sources import Run
+from dpfl_bench.results.select.sources import Run, Source
 
 QUANTITIES = ("test_error", "train_loss")  # the first of them that is known
+NOTHING = "nothing is learnt here: no private run is better than the initial model"
 
 
-def compared(cells: Iterable[Cell]) -> list[dict[str, Any]]:
+def compared(sources: Iterable[Source]) -> list[dict[str, Any]]:
     """One entry for each data set and quantity: the initial model's least and largest value over
     the points, how many private points there are, and how many end better, paired over seeds.
     """
     entries: dict[tuple[str, str], dict[str, Any]] = {}
-    for runs in _points(cells):
+    for runs in _points(sources):
         quantity, start = _start(runs)
         if quantity is None:
             continue
@@ -40,6 +39,12 @@ def compared(cells: Iterable[Cell]) -> list[dict[str, Any]]:
     ]
 
 
+def nothing_learnt(sources: Iterable[Source]) -> bool:
+    """Whether there are private points, and none is better than the initial model."""
+    entries = compared(sources)
+    return bool(entries) and not any(entry["better"] for entry in entries)
+
+
 def told(entries: Iterable[Mapping[str, Any]]) -> list[str]:
     return [
         f"{each['better']} of {each['points']} points are better than the initial model"
@@ -48,10 +53,10 @@ def told(entries: Iterable[Mapping[str, Any]]) -> list[str]:
     ]
 
 
-def _points(cells: Iterable[Cell]) -> list[list[Run]]:
-    """The private runs that are shown; those of a point differ in seeds and splits alone."""
+def _points(sources: Iterable[Source]) -> list[list[Run]]:
+    """The private runs; those of a point differ in seeds and splits alone."""
     points: dict[str, dict[Path, Run]] = {}
-    for run in (source for cell in cells for source in cell.sources):
+    for run in sources:
         if isinstance(run, Run) and budgets.of_source(run)[0] < math.inf:
             settings = {key: value for key, value in run.asked.items() if key not in SEEDS}
             points.setdefault(str(sorted(settings.items())), {})[run.path] = run

@@ -10,7 +10,7 @@ from helpers.sources import lost, run
 
 from dpfl_bench.results.select.cells import Question, cells
 from dpfl_bench.results.select.sources import Run
-from dpfl_bench.results.verdicts.untrained import compared, told
+from dpfl_bench.results.verdicts.untrained import compared, nothing_learnt, told
 
 NAN = math.nan
 
@@ -31,7 +31,7 @@ def trained(start: list[float], end: list[float], **settings: Any) -> Run:
 
 
 def asked(*runs: Run, y: str = "test_error", by: str = "lr") -> list[dict[str, Any]]:
-    return compared(cells(runs, Question(y, (by,))))
+    return compared(source for cell in cells(runs, Question(y, (by,))) for source in cell.sources)
 
 
 def test_a_point_counts_where_every_seed_lets_no_doubt() -> None:
@@ -76,7 +76,7 @@ def test_a_run_counts_once_however_often_it_is_shown() -> None:
     one = trained([0.9, 0.9, 0.9], [0.2, 0.3, 0.25])
     over_rounds = cells([one], Question("test_error", ("round",)))
     assert len(over_rounds) == 2
-    (entry,) = compared([*over_rounds, *cells([one], Question("test_error"))])
+    (entry,) = compared(source for cell in over_rounds for source in (*cell.sources, one))
     assert entry["points"] == 1
 
 
@@ -88,3 +88,12 @@ def test_splits_of_one_point_are_one_point() -> None:
     ]
     (entry,) = asked(*runs)
     assert (entry["points"], entry["better"]) == (1, 1)
+
+
+def test_nothing_learnt() -> None:
+    learnt = trained([0.9, 0.9, 0.9], [0.2, 0.3, 0.25], lr=0.1)
+    noise = trained([0.9, 0.9, 0.9], [0.95, 0.85, 0.88], lr=0.2)
+    free = trained([0.9, 0.9, 0.9], [0.1, 0.1, 0.1], valid=None)
+    assert nothing_learnt([noise, free])
+    assert not nothing_learnt([noise, learnt])
+    assert not nothing_learnt([free])  # nothing to say
