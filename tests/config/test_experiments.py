@@ -32,7 +32,29 @@ TYPED = {
         " plot=false"
     ),
     "drift": "algo=dp_fedavg,dp_scaffnew eps=8 rounds=20,200,500 repeats=30 plot=false",
+    "extrapolation": (
+        "dataset=synthetic_linear eps=15.258 local_steps=20 rounds=50 average_last=2 repeats=5 plot=false"
+        " points=["
+        "{algo:dp_fedexp,privacy:central},"
+        "{algo:dp_fedavg,privacy:central,server_lr:1},{algo:dp_fedavg,privacy:central,server_lr:2},"
+        "{algo:dp_fedavg,privacy:central,server_lr:4},{algo:dp_fedavg,privacy:central,server_lr:8},"
+        "{algo:dp_fedavg,privacy:central,server_lr:16},{algo:dp_fedavg,privacy:central,server_lr:32},"
+        "{algo:dp_fedavg,privacy:central,server_lr:64},{algo:dp_fedavg,privacy:central,server_lr:128},"
+        "{algo:dp_fedexp,privacy:local,dataset.dimension:100},"
+        "{algo:dp_fedavg,privacy:local,dataset.dimension:100,server_lr:1},"
+        "{algo:dp_fedavg,privacy:local,dataset.dimension:100,server_lr:2},"
+        "{algo:dp_fedavg,privacy:local,dataset.dimension:100,server_lr:4},"
+        "{algo:dp_fedavg,privacy:local,dataset.dimension:100,server_lr:8}]"
+        " lr=0.0003,0.001,0.003,0.01 privacy.clip=0.1,0.3,1,3"
+    ),
     "quick": "algo=dp_fedavg,dp_scaffnew eps=0.5,2,inf total_steps=100 local_steps=divisors:5 plot=false",
+    "scaffold": (
+        "algo=dp_fedavg,dp_scaffold_warm dataset=synthetic_logistic model=logreg model.l2=1e-5 privacy=record"
+        " privacy.observer=third_party privacy.neighbours=add_remove_one clients=100 sampled_clients=20 eps=3"
+        " delta=2.5e-5 sample_rate=0.2 rounds=100 dataset.records_per_client=500 dataset.alpha=0"
+        " dataset.beta=5 local_steps=5,50 lr=0.15,0.5,1.5,5 privacy.clip=0.03,0.1,0.3,1,3 repeats=3"
+        " plot=false"
+    ),
     "trust": (
         "algo=dp_fedavg dataset=mushrooms model=logreg partition=shards privacy=secagg,local"
         " clients=50,200,1000 eps=8,2,0.5 total_steps=120 local_steps=1,2,4,8,15,30,60,120"
@@ -49,6 +71,7 @@ LARGE = {  # not all splits, not all budgets
     "breast_cancer": ("seed=0,10",),
     "demo": ("seed=0,2",),
     "digits": ("seed=0,3",),
+    "extrapolation": ("lr=0.001", "privacy.clip=1"),
     "trust": ("eps=2", "local_steps=1,120"),
 }
 

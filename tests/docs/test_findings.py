@@ -66,3 +66,34 @@ def test_control_variates(trust: str) -> None:
     }
     for algo, (_, _, *cells) in zip(("dp_fedavg", "dp_scaffnew"), body[first : first + 2], strict=True):
         assert cells == [made[algo, step] for step in steps]
+
+
+def test_dp_scaffold_at_record_level() -> None:
+    best = {(row["algo"], row["local_steps"]): three(row["mean"]) for row in read("scaffold")}
+    ours, theirs = (
+        [best[algo, steps] for steps in ("50", "5")] for algo in ("dp_scaffold_warm", "dp_fedavg")
+    )
+    told = f"a test error of {ours[0]} (K = 50) and {ours[1]} (K = 5), DP-FedAvg {theirs[0]} and {theirs[1]}"
+    assert told in " ".join(PAGE.split())
+
+
+def test_a_constant_global_step_beside_the_adaptive_one() -> None:
+    distance = {
+        (row["privacy.trust"], row["algo"], float(row["server_lr"])): float(row["mean"])
+        for row in read("extrapolation")
+    }
+    adaptive = distance["central", "dp_fedexp", 1]
+    constant = {
+        step: far
+        for (trust, algo, step), far in distance.items()
+        if (trust, algo) == ("central", "dp_fedavg")
+    }
+    best = min(constant, key=lambda step: constant[step])
+    assert 1 < best < max(constant)
+    page = " ".join(PAGE.split())
+    assert f"it ends {adaptive:.1f} from the optimum, DP-FedAvg {constant[1]:.1f}" in page
+    assert (
+        f"With a constant of {best:.0f}, tuned like the rest, DP-FedAvg ends at {constant[best]:.1f}" in page
+    )
+    behind = distance["local", "dp_fedexp", 1] - distance["local", "dp_fedavg", 1]
+    assert f"DP-FedEXP ends {behind:.1f} farther".replace("0.", ".") in page
