@@ -31,9 +31,12 @@ class Composed:
         return dict(_named(self.config))
 
     def yaml(self) -> str:
-        from omegaconf import OmegaConf
+        """As OmegaConf.to_yaml has it, which would first make a config of the dictionaries."""
+        import yaml
+        from omegaconf._utils import get_omega_conf_dumper
 
-        return OmegaConf.to_yaml(OmegaConf.create(self.config))
+        how = {"default_flow_style": False, "allow_unicode": True, "sort_keys": False}
+        return str(yaml.dump(self.config, Dumper=get_omega_conf_dumper(), **how))
 
 
 def _named(node: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:

@@ -110,7 +110,7 @@ class Child:
                 return False
             if status.get("pid") == self.pid and rows_of(folder) > rows:
                 return True
-            time.sleep(0.002)
+            time.sleep(0.005)
         raise TimeoutError(f"no training in {folder}")
 
 
