@@ -49,12 +49,18 @@ def multiplies(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.fixture(scope="session")
-def calibrations(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The session's folder, of all workers of pytest-xdist."""
+    own = tmp_path_factory.getbasetemp()
+    return own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
+
+
+@pytest.fixture(scope="session")
+def calibrations(shared: Path) -> Path:
     """One cache for the whole session: what one worker of pytest-xdist calibrates, the others
     read.
     """
-    session = tmp_path_factory.getbasetemp()
-    folder = (session.parent if "PYTEST_XDIST_WORKER" in os.environ else session) / "calibrations"
+    folder = shared / "calibrations"
     folder.mkdir(exist_ok=True)
     return folder
 
@@ -70,9 +76,9 @@ def _quick_rdp() -> None:
 
 
 @pytest.fixture(scope="session")
-def server(tmp_path_factory: pytest.TempPathFactory, calibrations: Path) -> Iterator[Forks]:
+def server(tmp_path_factory: pytest.TempPathFactory, calibrations: Path, shared: Path) -> Iterator[Forks]:
     """A process to fork commands from."""
-    with forks(tmp_path_factory.mktemp("server"), calibrations) as running:
+    with forks(tmp_path_factory.mktemp("server"), calibrations, shared) as running:
         yield running
 
 

@@ -7,12 +7,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
+from pathlib import Path
 from typing import Any
 
 from dpfl_bench.checks.errors import ConfigError
 from dpfl_bench.config import words
 from dpfl_bench.config.catalogue import GROUPS
-from dpfl_bench.config.hydra_loader import loader, ours_alone, refusals
+from dpfl_bench.config.hydra_loader import loader, ours_alone, refusals, with_hydras_defaults
 from dpfl_bench.config.template import Template, plain
 
 POINTS = "points"  # the key of config.yaml: what a sweep sets together
@@ -31,9 +32,12 @@ class Composed:
         return dict(_named(self.config))
 
     def yaml(self) -> str:
-        from omegaconf import OmegaConf
+        """As OmegaConf.to_yaml has it, which would first make a config of the dictionaries."""
+        import yaml
+        from omegaconf._utils import get_omega_conf_dumper
 
-        return OmegaConf.to_yaml(OmegaConf.create(self.config))
+        how = {"default_flow_style": False, "allow_unicode": True, "sort_keys": False}
+        return str(yaml.dump(self.config, Dumper=get_omega_conf_dumper(), **how))
 
 
 def _named(node: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
@@ -79,6 +83,7 @@ class Composer:
 
     def __init__(self, config_dir: str | None, config_name: str) -> None:
         self._loader, self._name, self._users = loader(config_dir), config_name, config_dir is not None
+        self._own_hydra = config_dir is not None and (Path(config_dir) / "hydra").is_dir()
         self._repository = lru_cache(maxsize=None)(self._searched)
         self._is_group = lru_cache(maxsize=None)(
             lambda key, hydra: key not in VALUES and self._repository(hydra).group_exists(key)
@@ -219,6 +224,10 @@ class Composer:
         repository = self._repository(())
         parsed = [o for o in parsed if o.key_or_group not in VALUES]
         groups = [o for o in parsed if o.is_hydra_override() or repository.group_exists(o.key_or_group)]
+        if not self._own_hydra and not any(o.is_hydra_override() for o in parsed):
+            lines = [o.input_line for o in parsed if o in groups or o.key_or_group == POINTS]
+            if found := ours_alone(self._loader, self._name, lines, sweeping=True):
+                return with_hydras_defaults(found[0])
         for overrides in (parsed, groups):
             lines = [o.input_line for o in overrides]
             try:

@@ -68,9 +68,12 @@ def _reading_once(source: Any, kept: dict[str, bytes]) -> Callable[[str], Any]:
     return load
 
 
-def ours_alone(loader: Any, name: str, overrides: Sequence[str]) -> tuple[Any, Any] | None:
+def ours_alone(
+    loader: Any, name: str, overrides: Sequence[str], sweeping: bool = False
+) -> tuple[Any, Any] | None:
     """What `load_configuration` makes of overrides, and the choices of groups, without Hydra's own
     config. None where that does not do: a file speaks of Hydra, or something is to be refused.
+    sweeping: what is swept is left out.
     """
     from hydra._internal.defaults_list import create_defaults_list
     from hydra.errors import HydraException
@@ -79,13 +82,30 @@ def ours_alone(loader: Any, name: str, overrides: Sequence[str]) -> tuple[Any, A
 
     try:
         parsed, repository = loader._parse_overrides_and_create_caching_repo(name, list(overrides))
-        found = create_defaults_list(repository, name, parsed, prepend_hydra=False, skip_missing=False)
+        found = create_defaults_list(repository, name, parsed, prepend_hydra=False, skip_missing=sweeping)
         config = loader._compose_config_from_defaults_list(found.defaults, repository)
         OmegaConf.set_struct(config, True)
         loader._apply_overrides_to_config(found.config_overrides, config)
     except (HydraException, OmegaConfBaseException, ValueError):
         return None
     return None if "hydra" in list(config) else (config, found.overrides.known_choices)
+
+
+def with_hydras_defaults(config: Any) -> Any:
+    """The config with what Hydra takes where nothing is said: who makes a sweep's jobs, and who
+    runs them.
+    """
+    from hydra._internal.core_plugins.basic_launcher import BasicLauncher
+    from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
+    from omegaconf import open_dict
+
+    named = {"sweeper": BasicSweeper, "launcher": BasicLauncher}
+    with open_dict(config):
+        config.hydra = {
+            key: {"_target_": f"{each.__module__}.{each.__name__}"} for key, each in named.items()
+        }
+        config.hydra.sweeper.params = None
+    return config
 
 
 @contextmanager

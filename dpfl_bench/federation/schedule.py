@@ -7,9 +7,9 @@ accountant, so they cannot disagree. Numpy only: `dpfl-bench plan` draws it with
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 import numpy as np
 
@@ -79,19 +79,16 @@ class Schedule:
     @cached_property
     def participation(self) -> np.ndarray:
         """In how many rounds each client takes part: shape (clients,)."""
-        return self._taken((1,) * self.rounds)
+        return _taken(self._plain((1,) * self.rounds))
 
     @cached_property
     def gradients(self) -> np.ndarray:
         """How many local steps each client does: shape (clients,)."""
-        return self._taken(self.steps)
+        return _taken(self._plain(self.steps))
 
-    def _taken(self, counts: Sequence[int]) -> np.ndarray:
-        """The sum of `counts` over the rounds that each client takes part in: (clients,)."""
-        taken = np.zeros(self.clients, dtype=np.int64)
-        for index, count in enumerate(counts):
-            taken[self.cohort(index)] += count
-        return taken
+    def _plain(self, steps: tuple[int, ...]) -> Schedule:
+        """With other steps, and without what no cohort depends on."""
+        return replace(self, steps=steps, p=1.0, lr=0.0, lr_decay=1.0)
 
     @cached_property
     def smallest_cohort(self) -> int:
@@ -101,6 +98,16 @@ class Schedule:
         return min(
             (size for t in range(self.rounds) if (size := len(self.cohort(t)))), default=self.cohort_size
         )
+
+
+@lru_cache(maxsize=16)  # jobs of a sweep share their rounds
+def _taken(schedule: Schedule) -> np.ndarray:
+    """The steps of the rounds that each client takes part in: (clients,)."""
+    taken = np.zeros(schedule.clients, dtype=np.int64)
+    for index, count in enumerate(schedule.steps):
+        taken[schedule.cohort(index)] += count
+    taken.flags.writeable = False
+    return taken
 
 
 def max_of(taken: np.ndarray) -> int:

@@ -9,6 +9,7 @@ import math
 import os
 import tempfile
 from collections.abc import Callable
+from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 
@@ -56,9 +57,14 @@ def forget(question: dict[str, object]) -> None:
 
 def _text(question: dict[str, object]) -> str:
     return json.dumps(
-        {**question, "cache_version": CACHE_VERSION, "dp_accounting": version("dp-accounting")},
+        {**question, "cache_version": CACHE_VERSION, "dp_accounting": _dp_accounting()},
         sort_keys=True,
     )
+
+
+@cache
+def _dp_accounting() -> str:
+    return version("dp-accounting")
 
 
 def _path(text: str) -> Path:

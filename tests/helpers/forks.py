@@ -1,5 +1,5 @@
-"""A process that has imported everything and forks a child for each command: quick to start, and a
-real process to kill.
+"""A process that has imported everything forks servers, and a server a child for each command:
+quick to start, and a real process to kill.
 """
 
 from __future__ import annotations
@@ -7,22 +7,26 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from helpers.command import Said
+from helpers.processes import until
 
 TESTS = Path(__file__).parent.parent
-# It asks git and hashes the code, too: what a process asks once, its children know.
-SERVER = f"""
-import gc, json, os, sys
+# One for all workers of pytest-xdist, and it ends with the session. It asks git and hashes the
+# code, too: what a process asks once, its children know.
+IMPORTER = f"""
+import gc, json, os, signal, socket, sys
+address, session = sys.argv[1], int(sys.argv[2])
 import dp_accounting.pld, dp_accounting.rdp, hydra, sklearn.datasets
 sys.path.insert(0, {str(TESTS)!r})
 from helpers import differences
@@ -38,10 +42,39 @@ code_hashes.package()
 environment.environment("cpu")
 gc.collect()
 gc.freeze()
-for line in sys.stdin:
+listener = socket.socket(socket.AF_UNIX)
+listener.bind(address + ".new")
+listener.listen()
+listener.settimeout(1)
+os.rename(address + ".new", address)
+signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+while True:
+    try:
+        connection, _ = listener.accept()
+    except TimeoutError:
+        try:
+            os.kill(session, 0)
+        except ProcessLookupError:
+            os._exit(0)
+        continue
+    if os.fork() == 0:
+        break
+    connection.close()
+signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+listener.close()
+stream = connection.makefile("rw")
+place = json.loads(stream.readline())
+os.environ.clear()
+os.environ.update(place["environment"])
+os.chdir(place["cwd"])
+os.dup2(os.open("stderr.txt", os.O_WRONLY | os.O_CREAT), 2)
+def say(number):
+    stream.write(str(number) + "\\n")
+    stream.flush()
+for line in stream:
     arguments = json.loads(line)
     if isinstance(arguments, int):
-        print(os.waitstatus_to_exitcode(os.waitpid(arguments, 0)[1]), flush=True)
+        say(os.waitstatus_to_exitcode(os.waitpid(arguments, 0)[1]))
         continue
     place = {{}}
     if isinstance(arguments, dict):
@@ -49,7 +82,7 @@ for line in sys.stdin:
     pid = os.fork()
     if pid == 0:
         code = 1
-        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        os.dup2(0, connection.fileno())
         os.dup2(2, 1)
         try:
             if place:
@@ -71,7 +104,8 @@ for line in sys.stdin:
         finally:
             sys.stdout.flush()
             os._exit(code)
-    print(pid, flush=True)
+    say(pid)
+os._exit(0)
 """
 
 
@@ -110,23 +144,21 @@ class Child:
                 return False
             if status.get("pid") == self.pid and rows_of(folder) > rows:
                 return True
-            time.sleep(0.002)
+            time.sleep(0.005)
         raise TimeoutError(f"no training in {folder}")
 
 
 @dataclass
 class Forks:
-    server: subprocess.Popen[str]
+    server: IO[str]
 
     def ask(self, what: int | Sequence[str] | dict[str, Any]) -> int:
         """The exit code of a child, or the number of the one that runs these arguments: each
         question has one answer.
         """
-        assert self.server.stdin is not None
-        assert self.server.stdout is not None
-        self.server.stdin.write(json.dumps(what) + "\n")
-        self.server.stdin.flush()
-        return int(self.server.stdout.readline())
+        self.server.write(json.dumps(what) + "\n")
+        self.server.flush()
+        return int(self.server.readline())
 
     def start(self, *arguments: str) -> Child:
         return Child(self.ask(arguments), self)
@@ -153,24 +185,27 @@ class Forks:
 
 
 @contextmanager
-def forks(cwd: Path, cache: Path) -> Iterator[Forks]:
-    environment = {**os.environ, "DPFL_CACHE_DIR": str(cache), "PYTHONDONTWRITEBYTECODE": "1"}
-    with (cwd / "stderr.txt").open("w") as errors:
-        server = subprocess.Popen(
-            [sys.executable, "-c", SERVER],
-            cwd=cwd,
-            env=environment,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
+def forks(cwd: Path, cache: Path, shared: Path) -> Iterator[Forks]:
+    """A server of one's own, forked from the process in `shared` that imports for all."""
+    address = shared / "forks" / "socket"
+    with suppress(FileExistsError):
+        address.parent.mkdir()
+        _start(address)
+    assert until(address.exists, 120), (address.parent / "stderr.txt").read_text()
+    with socket.socket(socket.AF_UNIX) as line:
+        line.connect(str(address))
+        with line.makefile("rw") as stream:
+            environment = {**os.environ, "DPFL_CACHE_DIR": str(cache), "PYTHONDONTWRITEBYTECODE": "1"}
+            stream.write(json.dumps({"cwd": str(cwd), "environment": environment}) + "\n")
+            yield Forks(stream)
+
+
+def _start(address: Path) -> None:
+    session = os.getppid() if "PYTEST_XDIST_WORKER" in os.environ else os.getpid()
+    with (address.parent / "stderr.txt").open("w") as errors:
+        subprocess.Popen(
+            [sys.executable, "-c", IMPORTER, address, str(session)],
+            stdin=subprocess.DEVNULL,
+            stdout=errors,
             stderr=errors,
-            text=True,
         )
-        try:
-            yield Forks(server)
-        finally:
-            assert server.stdin is not None
-            server.stdin.close()
-            try:
-                server.wait(timeout=60)
-            finally:
-                server.kill()

@@ -43,9 +43,9 @@ JOBLIB = ("hydra/launcher=joblib", "hydra.launcher.n_jobs=2")
 
 
 @pytest.fixture(scope="module")
-def second(tmp_path_factory: pytest.TempPathFactory, calibrations: Path) -> Iterator[Forks]:
+def second(tmp_path_factory: pytest.TempPathFactory, calibrations: Path, shared: Path) -> Iterator[Forks]:
     """For a command at the same time."""
-    with forks(tmp_path_factory.mktemp("second"), calibrations) as running:
+    with forks(tmp_path_factory.mktemp("second"), calibrations, shared) as running:
         yield running
 
 

@@ -8,6 +8,7 @@ library.
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 
 from dpfl_bench.privacy import refusals
 
@@ -61,6 +62,7 @@ def delta_of_gaussian(mu: float, eps: float) -> float:
     return math.exp(_log_delta(mu, eps)) if mu < math.inf else 1.0
 
 
+@lru_cache(maxsize=1024)  # a run asks for each observer, and again with each row
 def eps_of_gaussian(mu: float, delta: float) -> float:
     """The smallest eps with `delta_of_gaussian(mu, eps)` <= delta, rounded up by at most 2e-12 of
     itself. mu: sqrt(T) / noise multiplier.

@@ -63,15 +63,17 @@ def longest(tapped: Tapped, n: int, dimension: int, bound: float) -> float:
     return max(found)
 
 
-@pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("name", [*MIXED, "instance norm 2d", "group norm", "padding", "in place"])
-def test_no_record_is_longer_than_the_bound(name: str, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    go(way, monkeypatch)
+def test_no_record_is_longer_than_the_bound(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     make, shape = LAYERS[name]
-    module, x = built(make, torch.float32), records(shape, torch.float32)
-    tapped = Tapped(module, score, x, drawn(*module(x).shape).float())
-    dimension = sum(p.numel() for p in module.parameters())
-    assert 1 - 1e-5 < longest(tapped, N, dimension, tapped.norms.min().item() / 3) < 1 + 1e-5
+    for way in WAYS:
+        with monkeypatch.context() as patch:
+            go(way, patch)
+            module, x = built(make, torch.float32), records(shape, torch.float32)
+            tapped = Tapped(module, score, x, drawn(*module(x).shape).float())
+            dimension = sum(p.numel() for p in module.parameters())
+            found = longest(tapped, N, dimension, tapped.norms.min().item() / 3)
+            assert 1 - 1e-5 < found < 1 + 1e-5, way
 
 
 @pytest.mark.parametrize("way", ["kept", "not kept", "gram"])
