@@ -65,7 +65,9 @@ def rounds(
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """Where a run stands: everything that crosses rounds. Generators are derived, never saved."""
+    """Where a run stands: everything that crosses rounds, on the CPU, so that the run goes on on
+    any device. Generators are derived, never saved.
+    """
 
     seed: int
     done: int  # rounds of this seed
@@ -89,14 +91,14 @@ class Checkpoint:
     @staticmethod
     def of(state: TrainingState, **where: object) -> Checkpoint:
         return Checkpoint(
-            server=list(state.server),
-            velocity=state.velocity,
-            memory=state.memory,
+            server=[tensor.cpu() for tensor in state.server],
+            velocity=None if state.velocity is None else state.velocity.cpu(),
+            memory=None if state.memory is None else state.memory.cpu(),
             taken=torch.from_numpy(state.ledger.taken),
             released=state.ledger.rounds,
             sums=dict(state.ledger.sums),
             clip=state.clip,
-            earlier=state.earlier,
+            earlier=state.earlier.cpu(),
             **where,  # type: ignore[arg-type]  # the caller's keywords are the remaining fields
         )
 

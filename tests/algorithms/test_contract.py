@@ -19,13 +19,9 @@ from helpers.federations import TINY, Played, player_of, player_on
 
 from dpfl_bench.algorithms.base import Algorithm, Sent
 from dpfl_bench.assembly.algorithm import build_algorithm
-from dpfl_bench.assembly.data import load_data
 from dpfl_bench.config.settings import Settings
 from dpfl_bench.experiment import run, train
-from dpfl_bench.experiment.build_player import build_player
 from dpfl_bench.federation.alone import Alone
-from dpfl_bench.federation.diagnostics import Diagnostics
-from dpfl_bench.federation.round_player import RoundPlayer
 from dpfl_bench.privacy.ledger import Ledger, OverspentError
 
 pytestmark = pytest.mark.one_in(6)
@@ -316,34 +312,6 @@ def test_number_format_and_device_are_the_ones_asked_for(algo: Algo, dtype: str)
         assert (tensor.dtype, tensor.device) == (getattr(torch, dtype), torch.device("cpu"))
         assert torch.isfinite(tensor).all()
     assert apart(end.server.x.double(), final(dataclasses.replace(settings, dtype="float64"))) < 1e-4
-
-
-@pytest.mark.parametrize("trust", ["secagg", "central"])
-def test_nothing_is_left_on_another_device(algo: Algo, trust: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`meta` tensors have shapes and no numbers, and refuse to meet the CPU's: a stand-in for a
-    GPU.
-    """
-    record = algo.settings().privacy.unit == "record"
-    settings = algo.settings(
-        **LOTS, privacy={} if record else {"trust": trust, "memory": "own_update"}, server_momentum=0.5
-    )
-    played = player_of(settings)
-    elsewhere = load_data(dataclasses.replace(settings, device="meta"))
-    player = build_player(settings, played.job.budget, played.job.problem, elsewhere, 0)
-    monkeypatch.setattr(
-        RoundPlayer, "_diagnose", lambda self, *seen: Diagnostics(0.0, 0.0, 0.0, 0.0)
-    )  # reads numbers
-    read = torch.Tensor.item
-    monkeypatch.setattr(
-        torch.Tensor, "item", lambda tensor: 1.0 if tensor.is_meta else read(tensor)
-    )  # as the doors do: all is finite
-    state, _ = player.play(
-        player.start(torch.empty(18, device="meta")), played.schedule.round(0), Alone(player)
-    )
-    tensors = [*state.server, state.velocity, *([] if state.memory is None else [state.memory])]
-    assert {tensor.device.type for tensor in tensors} == {"meta"}
-    with pytest.raises(RuntimeError, match=r"meta|device"):
-        player.play(played.start, played.schedule.round(0), Alone(player))
 
 
 def test_networks_train_too(algo: Algo) -> None:
