@@ -64,9 +64,26 @@ class Claim:
         return self.multiplier * self.factor
 
     @property
+    def clip(self) -> float | None:
+        """C; None where it is the median of norms."""
+        return None if self.median else float(self.main["clip"])
+
+    @property
+    def release(self) -> str:
+        """The kind of the main release: update, gradient."""
+        return str(self.main["kind"])
+
+    @property
     def noise(self) -> dict[str, float]:
         """Release -> declared noise multiplier."""
-        return {"update": self.std_ratio / self.factor, **self.further}
+        return {self.release: self.std_ratio / self.factor, **self.further}
+
+    def weight(self, records: int) -> float:
+        """Of a record in the mean of its lot, for a client with so many records: by the record of
+        lots, and never by the size that was drawn.
+        """
+        lots = self.main["lots"]
+        return 1 / float(lots["batch_size"]) if "batch_size" in lots else 1 / (lots["sample_rate"] * records)
 
     @property
     def median(self) -> bool:
@@ -77,6 +94,16 @@ class Claim:
     def adds(self) -> bool:
         """add_remove_one: the unit is there, or contributes nothing."""
         return self.neighbours == "add_remove_one"
+
+    @property
+    def secret(self) -> bool:
+        """Whether the observer does not know which draws had the unit: sampling amplifies."""
+        return self.seen.mechanism in ("poisson", "fixed")
+
+    @property
+    def of_local_sums(self) -> bool:
+        """Whether clients noise their messages, and the observer sees their sums alone."""
+        return self.trust == "local" and self.unit == "client" and self.observer == "third_party"
 
     @property
     def by_sums(self) -> bool:
@@ -94,7 +121,7 @@ class Claim:
         """
         if self.trust == "secagg" and not self.by_sums:
             return max(1.0, self.seen.scale)
-        if self.trust == "local" and self.observer == "third_party":
+        if self.of_local_sums:
             return max(math.sqrt(self.main["sampling"]["cohort"]), self.seen.scale)
         return self.seen.scale
 

@@ -50,15 +50,20 @@ class Moved:
     def take(self, pair: Mapping[str, float], how: str, noise: Mapping[str, float]) -> None:
         """The distances of one pair of worlds. noise: the declared noise multipliers."""
         for release, distance in pair.items():
-            if not distance <= self.far.get(release, -1.0):
-                self.far[release], self.how[release] = distance, how
+            self.note(release, distance, how)
         if not shift(pair, noise) <= shift(self.joint, noise):
             self.joint = dict(pair)
+
+    def note(self, what: str, distance: float, how: str) -> None:
+        """What is not a number is as far as can be."""
+        far = math.inf if math.isnan(distance) else distance
+        if far > self.far.get(what, -1.0):
+            self.far[what], self.how[what] = far, how
 
 
 def shift(distances: Mapping[str, float], noise: Mapping[str, float]) -> float:
     """In standard deviations, of a round's sums together. distances: over the sensitivities."""
-    if any(distance > 0 and noise[name] == 0 for name, distance in distances.items()):
+    if any(not d < math.inf or (d > 0 and noise[name] == 0) for name, d in distances.items()):
         return math.inf
     return math.hypot(*(distance / noise[name] for name, distance in distances.items() if distance))
 
@@ -135,10 +140,10 @@ class _Replay:
     def play(self, rounds: list[PlannedRound]) -> None:
         player = Watched.of(self.audited.player)
         start = player.start(self.audited.x)
-        self.direction = _direction(self.audited, len(start.server.x))
+        self.direction = direction(self.audited, len(start.server.x))
         state, worlds = start, self._worlds(start.clip)
-        others = {w.name: _with_memory(start) for w in worlds if w.update is None}
-        shares, own = player.with_noise_of(self.audited.seed + 1), _with_memory(start)
+        others = {w.name: with_memory(start) for w in worlds if w.update is None}
+        shares, own = player.with_noise_of(self.audited.seed + 1), with_memory(start)
         for round in rounds:
             after = played(player, state, round)
             diary = player.diary
@@ -184,7 +189,7 @@ class _Replay:
             one, other = seen[a], seen[b]
             rounding = 4 * one.eps * max(one.size, other.size)
             distance = float(np.linalg.norm(one.total - other.total)) - rounding
-            pair = {"update": max(0.0, distance) / (claim.factor * clip)}
+            pair = {claim.release: max(0.0, distance) / (claim.factor * clip)}
             for name in claim.further:
                 gap = abs(one.further[name] - other.further[name]) - 64 * one.eps * one.scale_of(name)
                 pair[name] = max(0.0, gap) / claim.sensitivity_of(name, clip)
@@ -240,7 +245,7 @@ def _row(player: Watched, client: int) -> np.ndarray | None:
     return row
 
 
-def _with_memory(state: TrainingState) -> TrainingState:
+def with_memory(state: TrainingState) -> TrainingState:
     return replace(state, memory=None if state.memory is None else state.memory.clone())
 
 
@@ -249,7 +254,7 @@ def _past(own: TrainingState, seen: TrainingState) -> TrainingState:
     return replace(seen, memory=own.memory)
 
 
-def _direction(audited: Audited, dimension: int) -> Tensor:
+def direction(audited: Audited, dimension: int) -> Tensor:
     """A unit vector, (d,)."""
     drawn = rng.generator(audited.seed, "audit").standard_normal(dimension)
     like = audited.x

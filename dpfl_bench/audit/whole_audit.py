@@ -5,7 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from dpfl_bench.audit import canaries, cohorts, evidence, replay, residuals, scalars, statistics
+from dpfl_bench.audit import (
+    canaries,
+    cohorts,
+    evidence,
+    lots,
+    record_plays,
+    record_replay,
+    replay,
+    residuals,
+    scalars,
+    statistics,
+)
 from dpfl_bench.audit.audited_run import Asked, Audited, prepared
 from dpfl_bench.audit.finding import Part, report, unable
 from dpfl_bench.audit.plays import plays
@@ -50,10 +61,44 @@ def of_clients(audited: Audited) -> list[Part]:
     ]
 
 
+def of_records(audited: Audited) -> list[Part]:
+    """Record level: lot by lot."""
+    if audited.claim.median:
+        return _nothing(audited)
+    each = statistics.shared(audited.confidence, BOUNDS)
+    moved = record_replay.moved(audited)
+    found = record_plays.plays(audited)
+
+    sides = 1.0 if audited.claim.adds else 2.0
+    far = {audited.claim.release: sides * found.farthest / audited.claim.factor}
+    moved.take(far, f"canaries in {len(found.scores)} steps", audited.claim.noise)
+
+    def rate(confidence: float) -> float:
+        return lots.rate_at_least(audited, found, confidence)
+
+    return [
+        *record_replay.parts(audited, moved),
+        *residuals.parts(audited, found, []),
+        *canaries.parts(audited, found, each),
+        *lots.parts(audited, found),
+        *evidence.parts(
+            audited,
+            moved,
+            [residuals.main_noise(audited, found)],
+            lots.participations(audited),
+            each,
+            rate,
+        ),
+    ]
+
+
 def _nothing(audited: Audited) -> list[Part]:
     claim = audited.claim
     what = "C is the median of private norms" if claim.median else f"{claim.unit} level, {claim.mechanism}"
     return [unable("replay", f"{what}: no sensitivity is declared, so nothing can be tested against it")]
 
 
-_KINDS: dict[tuple[str, str], Callable[[Audited], list[Part]]] = {("client", "gaussian"): of_clients}
+_KINDS: dict[tuple[str, str], Callable[[Audited], list[Part]]] = {
+    ("client", "gaussian"): of_clients,
+    ("record", "gaussian"): of_records,
+}
