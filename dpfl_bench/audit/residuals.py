@@ -57,7 +57,12 @@ def parts(audited: Audited, found: Plays, scalars: Sequence[Spread]) -> list[Par
     if found.messages:
         rows = [rows.ravel() for *_, rows in found.messages]
         spreads.append(Spread.of(_single(audited), np.concatenate(rows)))
-    return [_scale(audited, spreads), _shape(audited, found), _independence(audited, found)]
+    return [_scale(audited, spreads), *law(audited, found)]
+
+
+def law(audited: Audited, found: Plays) -> list[Part]:
+    """Shape and independence alone."""
+    return [_shape(audited, found), _independence(audited, found)]
 
 
 def _scale(audited: Audited, spreads: Sequence[Spread]) -> Part:

@@ -10,6 +10,8 @@ from dpfl_bench.audit import (
     cohorts,
     evidence,
     lots,
+    privunit_messages,
+    privunit_parts,
     record_plays,
     record_replay,
     replay,
@@ -92,6 +94,20 @@ def of_records(audited: Audited) -> list[Part]:
     ]
 
 
+def of_privunit(audited: Audited) -> list[Part]:
+    """Client level, PrivUnit: message by message."""
+    each = statistics.shared(audited.confidence, 2)
+    found = privunit_messages.messages(audited)
+    proved = privunit_parts.parts(audited, found, each)
+    return [
+        privunit_parts.replayed(audited),
+        *proved,
+        *residuals.law(audited, found.plays),
+        *cohorts.parts(audited),
+        privunit_parts.composed(audited, proved, cohorts.participations(audited)),
+    ]
+
+
 def _nothing(audited: Audited) -> list[Part]:
     claim = audited.claim
     what = "C is the median of private norms" if claim.median else f"{claim.unit} level, {claim.mechanism}"
@@ -100,5 +116,6 @@ def _nothing(audited: Audited) -> list[Part]:
 
 _KINDS: dict[tuple[str, str], Callable[[Audited], list[Part]]] = {
     ("client", "gaussian"): of_clients,
+    ("client", "privunit"): of_privunit,
     ("record", "gaussian"): of_records,
 }

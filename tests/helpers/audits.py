@@ -18,8 +18,10 @@ from dpfl_bench.federation.clients import Federation
 from dpfl_bench.federation.doors import send_passage
 from dpfl_bench.federation.sampling import LotRule
 from dpfl_bench.federation.schedule import Schedule
-from dpfl_bench.privacy import bounding, noise_draws
+from dpfl_bench.privacy import bounding, noise_draws, privunit
+from dpfl_bench.privacy.privunit import PrivUnit
 from dpfl_bench.privacy.released import views
+from dpfl_bench.privacy.scalar_dp import ScalarDP
 from dpfl_bench.problems.linear_problem import LinearProblem
 from dpfl_bench.results.folder import RunFolder
 from helpers.federations import TINY, settings_of
@@ -329,3 +331,65 @@ def local_steps_past_the_door(patch: Patch) -> None:
         return released + (0.01 * self._problem.gradient(y, self.noted[-1]) if self.noted else 0)
 
     patch.setattr(LocalOracle, "gradient", gradient)
+
+
+# PrivUnit
+
+
+def cap_too_often(patch: Patch) -> None:
+    """By a tenth of eps0; messages are as long as they should be."""
+    patch.setattr(PrivUnit, "cap_rate", property(lambda self: 1 / (1 + math.exp(-1.1 * self.eps0))))
+
+
+def cap_too_small(patch: Patch) -> None:
+    patch.setattr(
+        PrivUnit, "heights", lambda self, sides, draws: _heights_of(self, sides, draws, 0.8 * self.cap)
+    )
+
+
+def _heights_of(self: PrivUnit, sides: np.ndarray, draws: np.ndarray, cap: float) -> Any:
+    from scipy.special import betaincinv
+
+    above = np.where(sides < self.cap_rate, cap * draws, self.cap + (1 - self.cap) * draws)
+    alpha = (self.dimension - 1) / 2
+    heights = 1 - 2 * betaincinv(alpha, alpha, above)
+    return heights, np.sqrt(1 - heights**2)
+
+
+def norm_in_the_clear(patch: Patch) -> None:
+    """One time in ten it is told as it is."""
+    before = ScalarDP.randomise
+
+    def randomise(self: ScalarDP, norms: np.ndarray, draws: np.ndarray) -> np.ndarray:
+        index = np.floor(self.k * (np.minimum(norms, self.clip) / self.clip))
+        return np.where(draws[1] % 0.1 < 0.01, self.value(index), before(self, norms, draws))
+
+    patch.setattr(ScalarDP, "randomise", randomise)
+
+
+def _privunit_streams(patch: Patch, change: Callable[[int, int, Any], tuple[int, int, Any]]) -> None:
+    before = noise_draws.privunit_streams
+    patch.setattr(noise_draws, "privunit_streams", lambda s, r, c: before(*change(s, r, list(c))))
+
+
+def privunit_of_one_client(patch: Patch) -> None:
+    _privunit_streams(patch, lambda seed, round, clients: (seed, round, [0] * len(clients)))
+
+
+def privunit_of_one_round(patch: Patch) -> None:
+    _privunit_streams(patch, lambda seed, round, clients: (seed, 0, clients))
+
+
+def privunit_of_one_seed(patch: Patch) -> None:
+    _privunit_streams(patch, lambda seed, round, clients: (0, round, clients))
+
+
+def flat_directions(patch: Patch) -> None:
+    """What is orthogonal to an update keeps to one side."""
+    wrapped(patch, privunit, "_orthogonal", lambda drawn, *_: np.abs(drawn))
+
+
+def privunit_claims_less(patch: Patch) -> None:
+    """By a twentieth."""
+    before = PrivUnit.release_eps.func  # type: ignore[attr-defined]
+    patch.setattr(PrivUnit, "release_eps", property(lambda self: 0.95 * before(self)))
