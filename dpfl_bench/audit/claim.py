@@ -51,10 +51,10 @@ class Claim:
 
     @property
     def factor(self) -> float:
-        """Sensitivity / C, as declared; where C changes, what the relation means."""
-        if self.main.get("sensitivity") is not None:
-            return float(self.main["sensitivity"]) / float(self.main["clip"])
-        return 2.0 if self.neighbours == "replace_one" else 1.0
+        """Sensitivity / C, as declared, also where C changes."""
+        if "sensitivity_over_clip" in self.main:
+            return float(self.main["sensitivity_over_clip"])
+        return float(self.main["sensitivity"]) / float(self.main["clip"])
 
     @property
     def std_ratio(self) -> float:
@@ -87,7 +87,9 @@ class Claim:
 
     @property
     def median(self) -> bool:
-        """Whether C is the median of private norms: then no sensitivity is declared."""
+        """Whether C is the median of private norms. What is audited is the claim of the noise, C
+        being given.
+        """
         return isinstance(self.main.get("clip"), str)
 
     @property
@@ -137,7 +139,7 @@ def _read(record: Mapping[str, Any]) -> Claim:
     accounted, releases = guarantee.accounted, record["releases"]
     assert accounted is not None
     assert accounted.as_one_of
-    return Claim(
+    claim = Claim(
         eps=float(record["eps"]),
         delta=float(record["delta"]),
         unit=str(record["unit"]),
@@ -151,3 +153,5 @@ def _read(record: Mapping[str, Any]) -> Claim:
         further={FURTHER[each["kind"]]: float(each["noise_multiplier"]) for each in releases[1:]},
         leaks=tuple(record["leaks"]),
     )
+    assert claim.factor > 0
+    return claim

@@ -117,10 +117,9 @@ class _Bench:
         player = replace(self.player.with_noise_of(seed), offer=lambda ids, _: self._offer(ids, coins))
         state = player.start(self.audited.x)
         for index, round in enumerate(self.rounds):
-            clip = state.clip or 1.0
             after = played(player, state, round)
             state = replace(after, server=state.server)  # noise alone would carry the model away
-            self._keep(player.diary, round, clip, coins, (number, index), found)
+            self._keep(player.diary, round, coins, (number, index), found)
 
     def _offer(self, ids: np.ndarray, coins: np.ndarray) -> Tensor:
         rows = self.known[torch.from_numpy(ids)].expand(-1, self.dimension).clone()
@@ -136,7 +135,6 @@ class _Bench:
         self,
         diary: Diary,
         round: PlannedRound,
-        clip: float,
         coins: np.ndarray,
         place: tuple[int, int],
         found: Plays,
@@ -145,7 +143,7 @@ class _Bench:
         clients, bounded, count = diary.clients, diary.bounded, len(round.cohort)
         if not count and self.claim.trust != "central":
             return
-        alone = self.claim.std_ratio * clip  # of a message under local trust, else of the sum
+        alone = self.claim.std_ratio * diary.clip  # of a message under local trust, else of the sum
         std = alone * (math.sqrt(count) if self.claim.trust == "local" else 1.0)
         total = diary.sent.mean.double().cpu().numpy() * round.divisor
         noise = total - (bounded.sum(0) if count else 0.0)

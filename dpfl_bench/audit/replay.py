@@ -24,7 +24,7 @@ from torch import Tensor
 from dpfl_bench import rng
 from dpfl_bench.algorithms.base import Sent
 from dpfl_bench.audit.audited_run import Audited
-from dpfl_bench.audit.finding import Part, exact, unable
+from dpfl_bench.audit.finding import Part, exact
 from dpfl_bench.audit.watched import Watched, played
 from dpfl_bench.audit.worlds import World, neighbours, offering
 from dpfl_bench.federation.schedule import PlannedRound
@@ -78,8 +78,6 @@ def moved(audited: Audited) -> Moved:
 
 def parts(audited: Audited, found: Moved) -> list[Part]:
     """What was found, against what was declared."""
-    if audited.claim.median:
-        return [unable("replay", "C is the median of private norms: no sensitivity is declared")]
     worst = max(found.far, key=lambda name: found.far[name])
     ratio = found.far[worst]
     says = (
@@ -146,16 +144,16 @@ class _Replay:
         shares, own = player.with_noise_of(self.audited.seed + 1), with_memory(start)
         for round in rounds:
             after = played(player, state, round)
-            diary = player.diary
+            diary, clip = player.diary, player.diary.clip
             assert diary.sent is not None
             if len(round.cohort) > 1 and state.memory is not None:
                 own = _past(played(shares, own, round, diary.sent), after)
-                self._compare_memory(diary.bounded, shares.diary.bounded, state.clip)
+                self._compare_memory(diary.bounded, shares.diary.bounded, clip)
             seen = {"as it is": _Release.of(self, diary.sent, round, state, after)}
             rows = {int(i): row for ids, chunk in diary.offered for i, row in zip(ids, chunk, strict=True)}
             absent = None
             for world in worlds:
-                other = self._in(world, player, rows)
+                other = self._in(world, player, rows, clip)
                 before = others.get(world.name, replace(state, memory=None))
                 end = played(other, before, round, diary.sent)
                 assert other.diary.sent is not None
@@ -164,7 +162,7 @@ class _Replay:
                     absent = seen[world.name].without(_row(other, self.target))
                 if world.update is None:
                     others[world.name] = _past(end, after)
-            self._compare(seen, absent, round, state.clip)
+            self._compare(seen, absent, round, clip)
             state = after
         self.found.rounds, self.found.worlds = len(rounds), len(worlds) + 1
 
@@ -172,9 +170,10 @@ class _Replay:
         federation = self.audited.job.data.federation
         return neighbours(federation, self.target, self.direction, clip or 1.0)
 
-    def _in(self, world: World, player: Watched, rows: Mapping[int, Tensor]) -> Watched:
+    def _in(self, world: World, player: Watched, rows: Mapping[int, Tensor], clip: float) -> Watched:
         offer = None if world.update is None else offering(rows, self.target, world.update)
-        return Watched.of(player, offer, federation=world.federation)
+        other = Watched.of(player, offer, federation=world.federation)
+        return replace(other, given=clip) if self.audited.claim.median else other
 
     def _compare(
         self, seen: Mapping[str, _Release], absent: _Release | None, round: PlannedRound, clip: float

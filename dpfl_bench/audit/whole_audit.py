@@ -20,7 +20,7 @@ from dpfl_bench.audit import (
     statistics,
 )
 from dpfl_bench.audit.audited_run import Asked, Audited, prepared
-from dpfl_bench.audit.finding import Part, report, unable
+from dpfl_bench.audit.finding import Part, report, unaccounted
 from dpfl_bench.audit.plays import plays
 
 BOUNDS = 3  # bounds from below that share the confidence: noise, mean shift, black box
@@ -41,13 +41,12 @@ def audit(asked: Asked, confidence: float, count: int) -> dict[str, Any]:
 
 def parts(audited: Audited) -> list[Part]:
     claim = audited.claim
-    return _KINDS.get((claim.unit, claim.mechanism), _nothing)(audited)
+    found = _KINDS[claim.unit, claim.mechanism](audited)
+    return [*found, unaccounted(claim.leaks)] if claim.leaks else found
 
 
 def of_clients(audited: Audited) -> list[Part]:
     """Client level, Gaussian noise."""
-    if audited.claim.median:
-        return _nothing(audited)
     each = statistics.shared(audited.confidence, BOUNDS)
     moved = replay.moved(audited)
     found = plays(audited)
@@ -65,8 +64,6 @@ def of_clients(audited: Audited) -> list[Part]:
 
 def of_records(audited: Audited) -> list[Part]:
     """Record level: lot by lot."""
-    if audited.claim.median:
-        return _nothing(audited)
     each = statistics.shared(audited.confidence, BOUNDS)
     moved = record_replay.moved(audited)
     found = record_plays.plays(audited)
@@ -106,12 +103,6 @@ def of_privunit(audited: Audited) -> list[Part]:
         *cohorts.parts(audited),
         privunit_parts.composed(audited, proved, cohorts.participations(audited)),
     ]
-
-
-def _nothing(audited: Audited) -> list[Part]:
-    claim = audited.claim
-    what = "C is the median of private norms" if claim.median else f"{claim.unit} level, {claim.mechanism}"
-    return [unable("replay", f"{what}: no sensitivity is declared, so nothing can be tested against it")]
 
 
 _KINDS: dict[tuple[str, str], Callable[[Audited], list[Part]]] = {

@@ -26,12 +26,9 @@ def budgets(each: float, *more: str) -> tuple[str, ...]:
 ONE = budgets(1.4, "algo=dp_fedavg", "rounds=1")  # one message of eps 4
 RIGHT: dict[str, tuple[tuple[str, ...], float]] = {
     # overrides, and what share of eps is proved at least
-    "one message": (ONE, 0.96),
-    "FedEXP, four rounds": (budgets(1.4, "algo=dp_fedexp"), 0.96),
-    "ScaffNew": (budgets(1.4, "algo=dp_scaffnew"), 0.96),
-    "small budgets": (budgets(0.3, "algo=dp_fedavg", "rounds=1"), 0.7),
+    "FedEXP, four rounds": (budgets(1.4, "algo=dp_fedexp"), 0.95),
+    "ScaffNew": (budgets(1.4, "algo=dp_scaffnew"), 0.95),
     "beyond 10": (budgets(4.5, "algo=dp_fedavg", "rounds=1"), 0.9),
-    "sampled clients": (budgets(1.4, "algo=dp_fedavg", "sampled_clients=4"), 0.9),
     "a third party": (
         budgets(1.4, "algo=dp_fedavg", "sampled_clients=4", "privacy.observer=third_party"),
         0.9,
@@ -39,19 +36,26 @@ RIGHT: dict[str, tuple[tuple[str, ...], float]] = {
 }
 
 
+@pytest.fixture
+def fewer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(privunit_messages, "DRAWS", 6000)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", RIGHT)
-def test_a_right_run_holds(name: str) -> None:
+def test_a_right_run_holds(name: str, fewer: None) -> None:
     overrides, share = RIGHT[name]
-    report = audit_of(*overrides, canaries=20_000)
+    report = audit_of(*overrides, canaries=100)
     assert report["verdict"] == "holds", report
     assert share * report["eps"] <= report["lower"] <= report["eps"]
 
 
 def test_counts_are_as_tight_as_asked() -> None:
     """3.85 of 4 by 1e4 draws of either side, without trust in a law."""
-    report = audit_of(*ONE, canaries=20_000)
-    assert part(report, "PrivUnit")["statistic"] > 0.96
+    report = audit_of(*ONE)
+    assert report["verdict"] == "holds", report
+    assert 0.96 < part(report, "PrivUnit")["statistic"] < 1
+    assert 0.97 * report["eps"] < report["lower"] < report["eps"]
 
 
 def test_the_law_by_hand() -> None:
@@ -81,10 +85,9 @@ FAULTS: dict[str, tuple[Fault, str]] = {
 
 
 @pytest.mark.parametrize("name", FAULTS)
-def test_a_fault_is_seen(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fault_is_seen(name: str, monkeypatch: pytest.MonkeyPatch, fewer: None) -> None:
     fault, seen_by = FAULTS[name]
     fault(monkeypatch)
-    monkeypatch.setattr(privunit_messages, "DRAWS", 8000)
     report = audit_of(*budgets(1.4, "algo=dp_fedavg", "rounds=2"), canaries=100)
     assert report["verdict"] == "violated", report
     assert part(report, seen_by)["verdict"] == "violated", report
