@@ -32,7 +32,7 @@ def supported(claim: Claim, multiplier: float, times: int | None = None, rate: f
     times = claim.seen.times if times is None else times
     seen = replace(claim.seen, companions=(), times=times, scale=claim.proved_scale)
     if rate is not None and claim.secret:
-        seen = replace(seen, rate=min(rate, seen.rate), sample=round(rate * seen.population))
+        seen = replace(seen, rate=rate, sample=round(rate * seen.population))
     if multiplier in (0.0, math.inf):
         return math.inf if multiplier == 0 else 0.0
     if seen.mechanism == "gaussian" and not seen.rounds:

@@ -20,6 +20,7 @@ from dpfl_bench.audit.finding import Part, exact, with_test
 from dpfl_bench.audit.record_plays import RecordPlays
 
 NAME = "lots and cohorts"
+RARE = 50  # records in common, for which a normal law is too thin
 APART = 4  # steps between which overlaps are counted
 
 Place = tuple[int, int, int, int]  # seed, round, step, client
@@ -37,9 +38,9 @@ def parts(audited: Audited, found: RecordPlays) -> list[Part]:
         tests["cohorts"], says = p, f"{says}; cohorts: {of}"
     each, of = drawn(found, audited.job.data.federation.sizes, main["lots"])
     tests |= each
-    p = statistics.joint_p(tests.values())
     if claim.secret:
-        p = min(p, exact(claim.seen.rate * -1, -rate_of(audited) * (1 - 1e-9)))
+        tests["rate"] = exact(rate_of(audited), claim.seen.rate * (1 + 1e-9))
+    p = statistics.joint_p(tests.values())
     return [with_test(NAME, p, audited.confidence, f"{says}; {of}", float(taken))]
 
 
@@ -175,6 +176,11 @@ def _overlaps_p(pairs: Sequence[tuple[int, int]], rates: dict[int, float], fixed
     """Given the sizes, an overlap is hypergeometric, else binomial. Two pairs that share a lot are
     uncorrelated under fixed sizes; else they add to the variance.
     """
+    expected = sum(n * rates[n] ** 2 for n, _ in pairs)
+    if expected < RARE:
+        seen = sum(common for _, common in pairs)
+        tails = stats.poisson.cdf(seen, expected), stats.poisson.sf(seen - 1, expected)
+        return min(1.0, 2 * float(min(tails)))
     score = variance = 0.0
     for n, common in pairs:
         rate = rates[n]

@@ -31,9 +31,11 @@ Report = dict[str, Any]
 CONFIDENCE = 0.95
 
 
-def audit_of(*overrides: str, canaries: int = 500) -> Report:
-    """Of settings that were not run, on the tiny federation."""
-    settings = settings_of(*TINY, *overrides)
+def audit_of(*overrides: str, canaries: int = 500, base: tuple[str, ...] = TINY) -> Report:
+    """Of settings that were not run, by default on the tiny federation. Fewer lots than a user's
+    audit has.
+    """
+    settings = settings_of(*base, *overrides)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(record_plays, "LEAST_LOTS", 1000)
         patch.setattr(record_plays, "LEAST_NUMBERS", 20_000)
