@@ -22,13 +22,13 @@ from torch import Tensor
 from dpfl_bench.audit.audited_run import Audited
 from dpfl_bench.audit.finding import Part, exact
 from dpfl_bench.audit.record_worlds import OneCanary, RecordWorld, holders_of, neighbours
-from dpfl_bench.audit.replay import COUNTED, MOST_ROUNDS, Moved, direction, with_memory
+from dpfl_bench.audit.replay import COUNTED, Moved, direction, with_memory
 from dpfl_bench.audit.watched import Diary, Watched, played
 from dpfl_bench.audit.watched_lots import Lot, MarkedFederation, WatchedDoor, rows_of_lots
 from dpfl_bench.federation.schedule import PlannedRound
 
 WORK = 2**28  # numbers that all local work may touch
-MOST_STEPS = 16  # of a round
+MOST_ROUNDS, MOST_STEPS = 3, 8
 OTHERS = "other clients' lots"
 SENT = "what is sent"
 

@@ -18,6 +18,7 @@ from dpfl_bench.audit import (
     residuals,
     scalars,
     statistics,
+    workers,
 )
 from dpfl_bench.audit.audited_run import Asked, Audited, prepared
 from dpfl_bench.audit.finding import Part, report, unaccounted
@@ -41,7 +42,7 @@ def audit(asked: Asked, confidence: float, count: int) -> dict[str, Any]:
 
 def parts(audited: Audited) -> list[Part]:
     claim = audited.claim
-    found = _KINDS[claim.unit, claim.mechanism](audited)
+    found = [*_KINDS[claim.unit, claim.mechanism](audited), *workers.parts(audited)]
     return [*found, unaccounted(claim.leaks)] if claim.leaks else found
 
 

@@ -127,6 +127,14 @@ def test_a_fault_is_seen(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert least_p(report) < 1e-6
 
 
+def test_workers_are_held_to_what_was_audited(monkeypatch: pytest.MonkeyPatch) -> None:
+    run = ("algo=dp_scaffnew", "engine.workers=2", "engine.chunk=3")
+    assert part(audit_of(*run, canaries=100), "workers")["verdict"] == "holds"
+    audits.noise_of_the_first_process(monkeypatch)
+    report = audit_of(*run, canaries=100)
+    assert report["verdict"] == part(report, "workers")["verdict"] == "violated"
+
+
 MEDIANS = [
     ("privacy.clip=median", "algo=dp_fedavg"),
     ("privacy.clip=median", "algo=dp_scaffnew", "privacy=local"),

@@ -36,7 +36,7 @@ def test_a_right_run_holds(name: str) -> None:
 @pytest.mark.slow
 def test_a_poisson_cnn_holds() -> None:
     """By book-keeping, and record by record."""
-    base = ("dataset=digits", "model=cnn", "clients=4", "records=400", "rounds=1", "local_steps=1")
+    base = ("dataset=digits", "model=cnn", "clients=4", "partition=iid", "rounds=1", "local_steps=1")
     noise = ("privacy.calibration=fixed", "privacy.noise_multiplier=0.5", "device=cpu")
     lots = ("privacy=record", "privacy.neighbours=add_remove_one", "sample_rate=0.05", "algo=dp_fedavg")
     report = audit_of(*lots, *noise, canaries=100, base=base)

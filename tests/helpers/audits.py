@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -83,6 +84,12 @@ def noise_of_one_round(patch: Patch) -> None:
     before = noise_draws.client_gaussian, noise_draws.server_gaussian
     patch.setattr(noise_draws, "client_gaussian", lambda s, r, *rest: before[0](s, 0, *rest))
     patch.setattr(noise_draws, "server_gaussian", lambda s, r, *rest: before[1](s, 0, *rest))
+
+
+def noise_of_the_first_process(patch: Patch) -> None:
+    """Workers add none."""
+    first = os.getpid()
+    wrapped(patch, noise_draws, "client_gaussian", lambda drawn, *_: drawn * (os.getpid() == first))
 
 
 def noise_of_one_seed(patch: Patch) -> None:
