@@ -346,8 +346,8 @@ def local_steps_past_the_door(patch: Patch) -> None:
 
 
 def cap_too_often(patch: Patch) -> None:
-    """By a tenth of eps0; messages are as long as they should be."""
-    patch.setattr(PrivUnit, "cap_rate", property(lambda self: 1 / (1 + math.exp(-1.1 * self.eps0))))
+    """By a quarter of eps0; messages are as long as they should be."""
+    patch.setattr(PrivUnit, "cap_rate", property(lambda self: 1 / (1 + math.exp(-1.25 * self.eps0))))
 
 
 def cap_too_small(patch: Patch) -> None:
@@ -366,12 +366,12 @@ def _heights_of(self: PrivUnit, sides: np.ndarray, draws: np.ndarray, cap: float
 
 
 def norm_in_the_clear(patch: Patch) -> None:
-    """One time in ten it is told as it is."""
+    """One time in five it is told as it is."""
     before = ScalarDP.randomise
 
     def randomise(self: ScalarDP, norms: np.ndarray, draws: np.ndarray) -> np.ndarray:
         index = np.floor(self.k * (np.minimum(norms, self.clip) / self.clip))
-        return np.where(draws[1] % 0.1 < 0.01, self.value(index), before(self, norms, draws))
+        return np.where(draws[1] % 0.1 < 0.02, self.value(index), before(self, norms, draws))
 
     patch.setattr(ScalarDP, "randomise", randomise)
 
