@@ -51,10 +51,10 @@ def test_a_right_run_holds(name: str, fewer: None) -> None:
 
 
 def test_counts_are_as_tight_as_asked() -> None:
-    """3.85 of 4 by 1e4 draws of either side, without trust in a law."""
+    """About 3.85 of 4 by 1e4 draws of either side, without trust in a law."""
     report = audit_of(*ONE)
     assert report["verdict"] == "holds", report
-    assert 0.96 < part(report, "PrivUnit")["statistic"] < 1
+    assert 0.94 < part(report, "PrivUnit")["statistic"] < 1
     assert 0.97 * report["eps"] < report["lower"] < report["eps"]
 
 

@@ -10,6 +10,7 @@ from collections.abc import Callable
 import pytest
 from helpers import audits
 from helpers.audits import Patch, audit_of, least_p, part
+from helpers.real_data import real_data
 
 RECORD = ("privacy=record", "algo=dp_fedavg", "rounds=2")
 FIXED = (*RECORD, "batch_size=3")
@@ -35,14 +36,15 @@ def test_a_right_run_holds(name: str) -> None:
 
 @pytest.mark.slow
 def test_a_poisson_cnn_holds() -> None:
-    """By book-keeping, and record by record."""
-    base = ("dataset=digits", "model=cnn", "clients=4", "partition=iid", "rounds=1", "local_steps=1")
-    noise = ("privacy.calibration=fixed", "privacy.noise_multiplier=0.5", "device=cpu")
-    lots = ("privacy=record", "privacy.neighbours=add_remove_one", "sample_rate=0.05", "algo=dp_fedavg")
-    report = audit_of(*lots, *noise, canaries=100, base=base)
+    """Its records' gradients are clipped by book-keeping, with images that are whole numbers."""
+    root = real_data("MNIST/raw/train-images-idx3-ubyte.gz")
+    base = ("dataset=mnist", f"dataset.root={root}", "dataset.keep=800", "model=cnn", "device=cpu")
+    small = ("clients=4", "partition=iid", "rounds=1", "local_steps=1", "sample_rate=0.05")
+    noise = ("privacy.calibration=fixed", "privacy.noise_multiplier=0.5")
+    lots = ("privacy=record", "privacy.neighbours=add_remove_one", "algo=dp_fedavg")
+    report = audit_of(*small, *lots, *noise, canaries=100, base=base)
     assert report["verdict"] == "holds", report
     assert 0.95 * report["eps"] <= report["lower"] <= report["eps"]
-    assert part(report, "replay")["statistic"] > 0.99
 
 
 Fault = Callable[[Patch], None]
