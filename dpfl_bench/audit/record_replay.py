@@ -156,7 +156,7 @@ class _Replay:
             if not holds.all():
                 stray = float(np.linalg.norm(gap[~holds], axis=1).max()) / claim.factor
                 self._take(OTHERS, stray, round, name)
-        return np.concatenate(moved)
+        return np.concatenate(moved) if moved else np.zeros((0, 1))  # nobody took part
 
     def _compare(self, shifts: dict[str, np.ndarray], round: PlannedRound) -> None:
         claim = self.audited.claim

@@ -109,6 +109,7 @@ class WatchedGradients:
 
     def __init__(self, plain: GradientPassage, lots: list[Lot], before: Iterator[Lot] | None):
         self.plain, self._lots, self._before, self._step = plain, lots, before, 0
+        self._median = plain.door.clip is None
 
     @property
     def counts(self) -> RecordCounts:
@@ -116,8 +117,7 @@ class WatchedGradients:
 
     def gradient(self, problem: Problem, y: Tensor, batch: Batch) -> Tensor:
         heard, seen = _Heard(problem), None if self._before is None else next(self._before)
-        median = self.plain.door.clip is None
-        if median and seen is not None:  # the other world's C is given
+        if self._median and seen is not None:  # the other world's C is given
             self.plain.door = replace(self.plain.door, clip=cast(Any, seen.clip))
         released = self.plain.gradient(heard, y, batch)
         marked = cast(MarkedBatch, batch)
