@@ -6,7 +6,7 @@ as it is.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, cast
 
 import numpy as np
@@ -141,7 +141,8 @@ class WatchedDoor(GradientDoor):
     @staticmethod
     def of(door: GradientDoor, before: list[Lot] | None = None) -> WatchedDoor:
         seen = None if before is None else iter(before)
-        return WatchedDoor(door.clip, door.noise, door.seed, [], seen)
+        known = {f.name: getattr(door, f.name) for f in fields(GradientDoor)}
+        return WatchedDoor(**known, before=seen)
 
     def start(
         self, round: PlannedRound, clients: np.ndarray, weights: Tensor, ledger: Ledger
