@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.nn.modules.instancenorm import _InstanceNorm
 
+from dpfl_bench.machine import device
 from dpfl_bench.problems.bookkeeping.convolutions import convolution
 from dpfl_bench.problems.bookkeeping.sums import (
     Gradients,
@@ -42,7 +43,7 @@ def linear(room: Room, layer: nn.Linear, x: Tensor, g: Tensor) -> Gradients:
         bias, length = formed(g), norms(g)
         parts = lengths_of(x)
         products = [length * part for part in parts]
-        if any([part.abs().max().item() > LONGEST[x.dtype] for part in parts]):
+        if device.apart(x) or any([part.abs().max().item() > LONGEST[x.dtype] for part in parts]):
             products = [
                 product + beyond(part, x.dtype) for product, part in zip(products, parts, strict=True)
             ]
