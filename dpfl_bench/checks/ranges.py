@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from dpfl_bench.checks import nearest
 from dpfl_bench.checks.errors import ConfigError
 
 
@@ -16,6 +17,11 @@ from dpfl_bench.checks.errors import ConfigError
 class Range:
     holds: Callable[[Any], bool]
     expected: str
+    words: tuple[str, ...] = ()  # where it is one of these
+
+    @staticmethod
+    def of(*words: str) -> Range:
+        return Range(lambda v: v in words, f"one of {', '.join(words)}", words)
 
 
 POSITIVE = Range(lambda v: 0 < v < math.inf, "a number > 0")
@@ -37,12 +43,13 @@ HIDDEN = Range(
     lambda v: all(type(n) is int and n >= 1 for n in v), "whole numbers >= 1 ([] for no hidden layer)"
 )
 POOLED = Range(lambda v: v >= 1, "at least 1 (null: as large as the maps are)")
-NORM = Range(lambda v: v in ("none", "group", "batch"), "one of none, group, batch")
-ACTIVATION = Range(lambda v: v in ("relu", "tanh", "tempered"), "one of relu, tanh, tempered")
+NORM = Range.of("none", "group", "batch")
+ACTIVATION = Range.of("relu", "tanh", "tempered")
 
 
 def check(path: str, value: Any, allowed: Range) -> None:
     """Raise ConfigError for a value out of its range; null has none."""
     if value is not None and not allowed.holds(value):
         shown = f"{value:g}" if isinstance(value, float) else value
-        raise ConfigError(f"{path}={shown}: expected {allowed.expected}")
+        meant = nearest.did_you_mean(nearest.choice(str(value), allowed.words))
+        raise ConfigError(f"{path}={shown}: expected {allowed.expected}{meant}")
