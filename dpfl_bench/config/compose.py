@@ -59,6 +59,12 @@ def composed(
     return (_ours(config_name) if ours_alone else Composer(config_dir, config_name)).job(overrides)
 
 
+def sweeps(overrides: Sequence[str]) -> bool:
+    """Whether a key has several values."""
+    with refusals(Asked(overrides)):
+        return any(_parsed(override).is_sweep_override() for override in overrides)
+
+
 @lru_cache(maxsize=4)
 def _ours(config_name: str) -> Composer:
     """The package's own files do not change while it runs. A user's may, between two jobs."""
