@@ -171,7 +171,7 @@ def numbers(*values: torch.Tensor | float) -> list[float]:
 
     there = next((v for v in values if isinstance(v, torch.Tensor) and apart(v)), None)
     if there is None:
-        return [float(value) for value in values]
+        return list(map(float, values))
     like = there.new_empty(0, dtype=wide(there.device))
     column = [v.to(like) if isinstance(v, torch.Tensor) else like.new_full((), v) for v in values]
     found: list[float] = torch.stack(column).tolist()
@@ -186,8 +186,12 @@ def placed(
     """
     import torch
 
-    here, where = numbers if isinstance(numbers, torch.Tensor) else torch.from_numpy(numbers), like.device
-    return (here if dtype is None else here.to(dtype)).to(where, non_blocking=where.type in QUEUED)
+    here = numbers if isinstance(numbers, torch.Tensor) else torch.from_numpy(numbers)
+    if dtype is not None:
+        here = here.to(dtype)
+    if like.is_cpu:
+        return here
+    return here.to(like.device, non_blocking=like.device.type in QUEUED)
 
 
 def free_memory(where: torch.device | None = None) -> int | None:

@@ -37,7 +37,7 @@ def scales(norms: Tensor, bound: float | Tensor) -> Tensor:
     alone.
     """
     factors = bound / norms.clamp(min=bound)  # 1 where norm <= C, without dividing by zero
-    return factors.masked_fill(~(factors > NEGLIGIBLE), 0)
+    return factors.masked_fill_(~(factors > NEGLIGIBLE), 0)
 
 
 def measured(updates: Tensor) -> Bounded:
