@@ -37,7 +37,7 @@ def scales(norms: Tensor, bound: float | Tensor) -> Tensor:
     alone.
     """
     factors = bound / norms.clamp(min=bound)  # 1 where norm <= C, without dividing by zero
-    return factors.masked_fill_(~(factors > NEGLIGIBLE), 0)
+    return factors.where(factors > NEGLIGIBLE, 0)
 
 
 def measured(updates: Tensor) -> Bounded:
@@ -47,11 +47,11 @@ def measured(updates: Tensor) -> Bounded:
     norms = lengths(updates)
     if not device.apart(norms) and math.isfinite(norms.sum().item()):
         return Bounded(updates, norms, 0)
-    lost = ~updates.isfinite().all(1)
-    rows = updates.masked_fill(lost.unsqueeze(1), 0)
+    finite = updates.isfinite().all(1)
+    rows = updates.where(finite.unsqueeze(1), 0)
     scaled, largest = _by_largest(rows)  # the squares of finite numbers overflow too
     long = (largest.squeeze(1).to(norms) * lengths(scaled)).clamp(max=torch.finfo(norms.dtype).max)
-    return Bounded(rows, norms.where(norms.isfinite(), long), lost.sum())
+    return Bounded(rows, norms.where(norms.isfinite(), long), (~finite).sum())
 
 
 def clip(updates: Tensor, bound: float) -> Bounded:
@@ -83,7 +83,7 @@ def _by_largest(rows: Tensor) -> tuple[Tensor, Tensor]:
     divided rows neither underflow nor overflow.
     """
     largest = rows.abs().amax(dim=1, keepdim=True)
-    return rows / largest.masked_fill(~(largest > 0), 1), largest
+    return rows / largest.where(largest > 0, 1), largest
 
 
 def _in_format(norms: Tensor, like: Tensor) -> Tensor:

@@ -53,13 +53,13 @@ class LinearProblem:
         rows = batch.features.flatten(2)
         residuals = self._residuals(self._outputs(y, rows), batch.targets)
         inputs = (lengths(rows).square() + float(self.bias)).sqrt()
-        padded = ~(batch.weights > 0)
+        real = batch.weights > 0
         norms = (lengths(residuals.transpose(1, 2)) * inputs).to(y)
         if device.apart(inputs) or inputs.max().item() > LONGEST[y.dtype]:
-            norms.masked_fill_(~(inputs <= LONGEST[y.dtype]), math.nan)
-        norms.masked_fill_(padded, 0)
+            norms = norms.where(inputs <= LONGEST[y.dtype], math.nan)
+        norms = norms.where(real, 0)
         factor = factors(norms, batch.weights)
-        scales = (batch.weights * factor).masked_fill_(padded, 0)
+        scales = (batch.weights * factor).where(real, 0)
         if device.apart(factor) or not factor.min().item() > 0:
             left_out = ~norms.isfinite()
             residuals.masked_fill_(left_out.unsqueeze(1), 0)

@@ -85,5 +85,5 @@ def _dice(outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
     p, t = (outputs > 0).flatten(1), (targets > 0).flatten(1)
     both, either = (p & t).sum(1), p.sum(1) + t.sum(1)
     # an empty prediction of an empty mask is right
-    overlap = (2 * both / either.clamp(min=1)).masked_fill_(either == 0, 1.0).to(outputs)
+    overlap = torch.where(either > 0, 2 * both / either.clamp(min=1), 1.0).to(outputs)
     return overlap, torch.ones_like(overlap)

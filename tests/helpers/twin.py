@@ -7,7 +7,7 @@ The rules are CUDA's. A CPU tensor without axes may meet others in arithmetic, a
 be indices; every other meeting raises `Apart` with the operation and the line of the package. What
 makes the program wait for the device is counted as a read: a number or tensor that comes to the
 CPU, and results whose size depends on numbers. What goes to the device is an upload; the program
-waits for it too, unless it says `non_blocking`. `where` uploads its plain numbers.
+waits for it too, unless it says `non_blocking`. A CPU tensor that `where` takes is an upload.
 
 There is no mode around the program: torch itself sends here every operation on such a tensor, and
 every factory that names the device. So autograd, vmap and worker threads work as they are.

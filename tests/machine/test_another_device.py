@@ -7,6 +7,7 @@ the CPU's.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -30,11 +31,13 @@ from helpers.devices import (
     numbers,
     on,
     played_by,
+    rounds,
 )
 from helpers.federations import TINY, Played, settings_of
 from helpers.runs import same_numbers
 from torch import nn
 
+from dpfl_bench.config.settings import Settings
 from dpfl_bench.experiment import train
 from dpfl_bench.federation.crew import Crew
 from dpfl_bench.federation.doors.send_noise import SendNoise
@@ -68,6 +71,23 @@ def test_every_algorithm_at_every_door(algo: Algo, door: str) -> None:
 def test_every_model_by_every_backend(name: str, unit: str, backend: str) -> None:
     settings, build = played_by(name, unit, backend)
     assert_crossings(assert_same(settings, build, ROUNDING), settings)
+
+
+@pytest.mark.one_in(2)
+@pytest.mark.parametrize(("name", "backend"), [("two classes", "auto"), ("mlp", "flat"), ("mlp", "vmap")])
+@pytest.mark.parametrize("unit", UNITS)
+def test_what_is_not_finite_is_left_out_there_too(name: str, unit: str, backend: str) -> None:
+    """Nobody asks there whether there is anything to leave out."""
+    settings, build = played_by(name, unit, backend)
+    settings = dataclasses.replace(settings, sampled_clients=10, batch_size=None)
+
+    def broken(settings: Settings) -> Played:
+        played = build(settings)
+        played.job.data.federation.features[0] = float("inf")
+        return played
+
+    assert sum(assert_same(settings, broken, ROUNDING).waits.values()) == 1
+    assert all(facts.blanked for _, _, facts, _ in rounds(on(twin.NAME, settings, broken)))
 
 
 # whole runs
@@ -229,7 +249,14 @@ def test_the_twin_counts() -> None:
         assert sum(seen.reads.values()) == 7
         torch.ones(3).to(x), torch.as_tensor(1.0, device=x.device), torch.tensor([1], device=x.device)
         assert sum(seen.uploads.values()) == 3
+        assert seen.blocking == seen.uploads
+        assert sum(seen.waits.values()) == 7 + 3
         seen.clear()
+        _ = x.where(x > 1, torch.tensor(0.0)), torch.ones(3).to(x.device, non_blocking=True)
+        assert sum(seen.uploads.values()) == 2
+        assert [name for name, _ in seen.blocking] == ["where.self"]
+        seen.clear()
+        _ = x.where(x > 1, 0), x.masked_fill(x > 1, 0)
         _ = (x * 2).sum(), x.clone(), torch.zeros_like(x), x.new_ones(2), torch.arange(3, device=x.device)
         assert not seen.reads
         assert not seen.uploads

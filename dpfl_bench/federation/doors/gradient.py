@@ -125,5 +125,5 @@ def medians(norms: Tensor, weights: Tensor) -> Tensor:
 
     norms, weights: (c, b), weight 0 where padded. A norm that is not finite counts as 0.
     """
-    norms = norms.masked_fill(~norms.isfinite(), 0).masked_fill(~(weights > 0), torch.nan)
+    norms = norms.where(norms.isfinite(), 0).where(weights > 0, torch.nan)
     return norms.nanquantile(0.5, dim=1, keepdim=True).clamp(LEAST_CLIP, LARGEST_CLIP)

@@ -47,7 +47,7 @@ class Rows:
     def __init__(self, gradients: Tensor):
         self.norms = lengths(gradients)
         if device.apart(gradients) or not math.isfinite(self.norms.sum().item()):
-            gradients = gradients.masked_fill(~self.norms.isfinite().unsqueeze(1), 0)
+            gradients = gradients.where(self.norms.isfinite().unsqueeze(1), 0)
         self.gradients = gradients
 
     def add(self, scales: Tensor, out: Tensor) -> None:
@@ -78,7 +78,7 @@ class Loop:
         factor = factors(norms, batch.weights)
         scales = batch.weights * factor
         if device.apart(factor) or not factor.min().item() > 0:
-            scales = scales.masked_fill(~norms.isfinite(), 0)
+            scales = scales.where(norms.isfinite(), 0)
         total = torch.zeros_like(y, memory_format=torch.contiguous_format)  # y may be one row for all
         for client, records, piece in held or self._pieces(y, batch):
             scale = scales[client, records]
@@ -87,7 +87,7 @@ class Loop:
                 # shrunk to the length that was measured.
                 measured = norms[client, records].clamp(min=torch.finfo(norms.dtype).tiny)
                 longer = (piece.norms.to(norms) / measured).clamp(min=1)
-                scale = (scale / longer).masked_fill(~longer.isfinite(), 0)
+                scale = (scale / longer).where(longer.isfinite(), 0)
             piece.add(scale, total[client])
         return total, norms
 
