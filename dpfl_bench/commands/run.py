@@ -18,7 +18,9 @@ EXAMPLES = (
 )
 READ = (
     "docs/settings.md (every key), docs/sweeps.md (sweeps), docs/reproduce.md (--force, --accept);\n"
-    "`dpfl-bench list` has the choices, `dpfl-bench run --cfg job` every key with its value"
+    "`dpfl-bench list` has the choices, `dpfl-bench run --cfg job` every key with its value. Names that\n"
+    "look alike: engine.memory is GB of this machine, privacy.memory what control variates are made of;\n"
+    "privacy.observer is whose view eps bounds; the launcher joblib is the old name of cores"
 )
 ONLY_OF_SWEEPS = ("--dry-run", "--no-retry", "--quiet", "--detach", "--cancel")
 NOT_TO_FINISH = ("--no-retry", "--force", "--accept")  # of a command that finishes a sweep
