@@ -49,6 +49,7 @@ SETTINGS = {
     "engine.chunk": COUNT,
     "engine.workers": COUNT,
     "engine.memory": POSITIVE,
+    "engine.gpu_memory": POSITIVE,
     "theory.psi0": POSITIVE,
     "theory.L": POSITIVE,
 }

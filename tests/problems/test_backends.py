@@ -355,7 +355,7 @@ def test_refused_in_one_line_before_data_loads(what: str, monkeypatch: pytest.Mo
     assert "\n" not in said
     assert said.startswith(f"engine.backend={backend}: ")
     assert f"model={model}" in said
-    assert "use auto" in said
+    assert "use engine.backend=auto" in said
     told = call("run", *overrides)
     assert told.code == 2
     assert told.err.strip().splitlines()[-1] == f"dpfl-bench: {said}"
