@@ -22,7 +22,7 @@ TIGHT = {"dp_fedexp": 0.9, "dp_fedexp_scaffold": 0.9}  # no client can move both
 def setting(algo: str, trust: str) -> tuple[str, ...]:
     if trust == "record":
         naive = ("algo.naive=true",) if "fedexp" in algo else ()
-        return (f"algo={algo}", "privacy=record", "batch_size=3", "rounds=2", *naive)
+        return (f"algo={algo}", "privacy=record", "privacy.bound=clip", "batch_size=3", "rounds=2", *naive)
     shifts = (OWN,) if trust == "central" and "scaff" in algo else ()
     return (f"algo={algo}", f"privacy={trust}", *shifts)
 
