@@ -21,9 +21,10 @@ from dpfl_bench.audit import (
     workers,
 )
 from dpfl_bench.audit.audited_run import Asked, Audited, prepared
-from dpfl_bench.audit.finding import Part, report, unaccounted
+from dpfl_bench.audit.finding import Part, report, unable, unaccounted
 from dpfl_bench.audit.plays import plays
 
+NOBODY = unable("composition", "nobody took part in a round that was played")
 BOUNDS = 3  # bounds from below that share the confidence: noise, mean shift, black box
 
 
@@ -69,6 +70,8 @@ def of_records(audited: Audited) -> list[Part]:
     moved = record_replay.moved(audited)
     found = record_plays.plays(audited)
 
+    if not found.messages:
+        return [*record_replay.parts(audited, moved), *lots.parts(audited, found), NOBODY]
     sides = 1.0 if audited.claim.adds else 2.0
     far = {audited.claim.release: sides * found.farthest / audited.claim.factor}
     moved.take(far, f"canaries in {len(found.scores)} steps", audited.claim.noise)
@@ -96,6 +99,8 @@ def of_privunit(audited: Audited) -> list[Part]:
     """Client level, PrivUnit: message by message."""
     each = statistics.shared(audited.confidence, 2)
     found = privunit_messages.messages(audited)
+    if not found.plays.messages:
+        return [*cohorts.parts(audited), NOBODY]
     proved = privunit_parts.parts(audited, found, each)
     return [
         privunit_parts.replayed(audited),
