@@ -51,5 +51,6 @@ def check(path: str, value: Any, allowed: Range) -> None:
     """Raise ConfigError for a value out of its range; null has none."""
     if value is not None and not allowed.holds(value):
         shown = f"{value:g}" if isinstance(value, float) else value
-        meant = nearest.did_you_mean(nearest.choice(str(value), allowed.words))
+        near = nearest.choice(str(value), allowed.words)
+        meant = nearest.did_you_mean(near and f"{path}={near}")
         raise ConfigError(f"{path}={shown}: expected {allowed.expected}{meant}")
