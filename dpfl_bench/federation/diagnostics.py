@@ -66,9 +66,9 @@ class RoundNumbers(NamedTuple):
     estimate: float
 
     @classmethod
-    def read(cls, **values: Tensor | float) -> RoundNumbers:
+    def read(cls, where: torch.device, **values: Tensor | float) -> RoundNumbers:
         """All of them, in one transfer from the device."""
-        return cls(**dict(zip(values, device.numbers(*values.values()), strict=True)))
+        return cls(**dict(zip(values, device.numbers(where, *values.values()), strict=True)))
 
 
 def clipped_of(passage: SendPassage, records: RecordCounts | None) -> tuple[Tensor | float, Tensor | float]:

@@ -186,6 +186,7 @@ class RoundPlayer:
         blanked = passage.blanked if self.gradient_door is None else records.blanked
         target, estimate = step_estimates(self.algorithm, passage, sent)
         return RoundNumbers.read(
+            server.x.device,
             largest=server.x.abs().max(),
             norm=norm,
             clipped=clipped,

@@ -165,14 +165,13 @@ def apart(tensor: torch.Tensor) -> bool:
     return not tensor.is_cpu
 
 
-def numbers(*values: torch.Tensor | float) -> list[float]:
+def numbers(where: torch.device, *values: torch.Tensor | float) -> list[float]:
     """The values of tensors without axes, and plain numbers, in one transfer from their device."""
     import torch
 
-    there = next((v for v in values if isinstance(v, torch.Tensor) and apart(v)), None)
-    if there is None:
+    if where.type == "cpu":
         return list(map(float, values))
-    like = there.new_empty(0, dtype=wide(there.device))
+    like = torch.empty(0, dtype=wide(where), device=where)
     column = [v.to(like) if isinstance(v, torch.Tensor) else like.new_full((), v) for v in values]
     found: list[float] = torch.stack(column).tolist()
     return found
