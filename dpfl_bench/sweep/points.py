@@ -13,6 +13,7 @@ from pathlib import Path
 
 from dpfl_bench.checks.errors import ConfigError
 from dpfl_bench.config.compose import Composer
+from dpfl_bench.config.rounds import divisors
 from dpfl_bench.config.settings import Settings
 from dpfl_bench.config.validate import settings
 from dpfl_bench.results.folder import RunFolder, RunState
@@ -146,11 +147,6 @@ def _total_steps(composer: Composer, job: tuple[str, ...]) -> int:
             " rounds follow"
         )
     return settings(composed).total_steps
-
-
-def divisors(number: int) -> list[int]:
-    small = [k for k in range(1, math.isqrt(number) + 1) if number % k == 0]
-    return sorted({*small, *(number // k for k in small)})
 
 
 def spread(values: Sequence[int], count: int) -> list[int]:
