@@ -16,6 +16,7 @@ from dpfl_bench.config.compose import Composer
 from dpfl_bench.config.rounds import divisors
 from dpfl_bench.config.settings import Settings
 from dpfl_bench.config.validate import settings
+from dpfl_bench.privacy.refusals import PrivacyError
 from dpfl_bench.results.folder import RunFolder, RunState
 from dpfl_bench.results.provenance import Asker
 from dpfl_bench.sweep import stages
@@ -48,7 +49,7 @@ def planned(
     for number, overrides in enumerate(jobs, start=1):
         try:
             run = _checked(composer, overrides)
-        except ConfigError as error:
+        except (ConfigError, PrivacyError) as error:
             errors.append(f"job {number} of {len(jobs)} ({' '.join(overrides)}): {error}")
             continue
         point = Point(overrides, config_dir, config_name, run.outputs, run.run_id)
@@ -65,10 +66,10 @@ def planned(
 def _checked(composer: Composer, overrides: tuple[str, ...]) -> Settings:
     """A job's settings: artefacts of one paper share most of their jobs."""
     run = settings(composer.job(overrides))
-    if run.stop_at_eps is not None:  # does it leave rounds in which the model moves?
-        from dpfl_bench.budget import stop  # accountants import numpy
+    if run.private:
+        from dpfl_bench.budget import before_data  # accountants import numpy
 
-        stop.check(run)
+        before_data.check(run)
     return run
 
 
