@@ -20,8 +20,8 @@ from dpfl_bench.privacy import calibration
 def check(settings: Settings) -> None:
     """Raise ConfigError or PrivacyError for settings that a run would refuse without its data.
 
-    No user's code is called. Where an accountant would have to search for the noise, only whether
-    there is one is asked; the run searches.
+    No user's code is called. Where only the budget asks for a noise, it is asked whether there is
+    one, not which; the run solves for it.
     """
     drawn = drawn_schedules(settings)
     if not settings.private:
@@ -47,9 +47,8 @@ def check_accountant(settings: Settings, drawn: list[Schedule]) -> None:
 def _check_noise(budget: Budget) -> None:
     """Whether there is a noise for the budget, and what the noise alone shows to be impossible."""
     settings, privacy = budget.settings, budget.settings.privacy
-    if privacy.calibration == "exact" and not calibration.is_solved(
-        budget.planned, budget.observer, privacy.accountant
-    ):
+    needed = privacy.mechanism == "privunit" or privacy.noise == "discrete"
+    if privacy.calibration == "exact" and not needed:
         calibration.check_reach(
             budget.planned, budget.observer, settings.eps, settings.delta, privacy.accountant
         )

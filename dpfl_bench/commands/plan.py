@@ -23,12 +23,16 @@ def command(words: list[str]) -> int:
         "--views", action="store_true", help="every observer by every accountant, and eps over the rounds"
     )
     flags = parser.parse_intermixed_args(words)
+    from dpfl_bench.budget.notes import notes
     from dpfl_bench.config import compose
     from dpfl_bench.config.validate import settings
     from dpfl_bench.experiment.plan import plan
 
     composed = compose.composed(flags.overrides, flags.config_dir, flags.config_name)
-    planned = plan(settings(composed), detailed=flags.json or flags.views, every=flags.views)
+    run = settings(composed)
+    planned = plan(run, detailed=flags.json or flags.views, every=flags.views)
+    for note in notes(run):
+        arguments.complain(note)
     arguments.answer(planned, flags.json, text)
     return 0
 

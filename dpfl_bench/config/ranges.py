@@ -21,10 +21,12 @@ from dpfl_bench.checks.ranges import (
 from dpfl_bench.machine.device import is_name
 from dpfl_bench.privacy.accountants import table
 
-LEAST_EPS, LARGEST_EPS = 1e-9, 1e9  # beyond, accountants have no numbers
+LEAST_EPS, LARGEST_EPS = 1e-9, 1e4  # beyond, accountants have no numbers
 LEAST_DELTA, LARGEST_DELTA = 1e-300, 0.1  # above, a tenth of all runs may betray somebody as a whole
-MOST_ROUNDS = 10**7  # of all seeds together; each is drawn before training
+MOST_ROUNDS = 10**6  # of all seeds together; each is drawn before training
+MOST_DRAWN = 10**10  # clients in the cohorts of all rounds, where cohorts are drawn
 MOST_REPEATS = 10**4
+MOST_CLIENTS = 10**7
 
 SETTINGS = {
     "eps": Range(
@@ -42,7 +44,7 @@ SETTINGS = {
     "rounds": limited(1, MOST_ROUNDS, "at least 1", lambda v: v < 1),
     "local_steps": COUNT,
     "total_steps": COUNT,
-    "clients": COUNT,
+    "clients": limited(1, MOST_CLIENTS, "at least 1", lambda v: v < 1),
     "sampled_clients": COUNT,
     "batch_size": COUNT,
     "sample_rate": Range(lambda v: 0 < v <= 1, "0 < sample_rate <= 1"),

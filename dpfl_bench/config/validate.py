@@ -14,7 +14,7 @@ from dpfl_bench.checks.ranges import check as check_range
 from dpfl_bench.config import fits, group_keys, measures, refusals, rounds, tracker_names
 from dpfl_bench.config.catalogue import GROUPS
 from dpfl_bench.config.compose import Composed
-from dpfl_bench.config.ranges import MOST_ROUNDS, SETTINGS
+from dpfl_bench.config.ranges import MOST_DRAWN, MOST_ROUNDS, SETTINGS
 from dpfl_bench.config.settings import Settings
 from dpfl_bench.config.targets import ours
 from dpfl_bench.config.typed import check_names, checked
@@ -175,17 +175,6 @@ def _fill_suggested(config: dict[str, Any]) -> None:
 def _check_ranges(settings: Settings) -> None:
     for path, allowed in SETTINGS.items():
         check_range(path, attrgetter(path)(settings), allowed)
-    last = 1.0 if settings.lr == "1/L" else settings.lr * settings.lr_decay ** (settings.rounds - 1)
-    if last < LEAST:
-        raise ConfigError(
-            f"lr_decay={settings.lr_decay:g}: expected lr >= {LEAST:g} in the last of {settings.rounds}"
-            f" rounds, it would be {last:g}; raise lr_decay"
-        )
-    if settings.rounds * settings.repeats > MOST_ROUNDS:
-        raise ConfigError(
-            f"repeats={settings.repeats}: expected at most {MOST_ROUNDS} rounds of all seeds together, got"
-            f" {settings.rounds} each"
-        )
     if settings.measured_client >= settings.clients and "client" in settings.measure:
         raise ConfigError(
             f"measured_client={settings.measured_client}: expected one of 0..{settings.clients - 1}, the"
@@ -195,4 +184,23 @@ def _check_ranges(settings: Settings) -> None:
         raise ConfigError(
             f"sampled_clients={settings.sampled_clients}: expected at most clients={settings.clients}; lower"
             " it or leave it out for all"
+        )
+    _check_length(settings)
+
+
+def _check_length(settings: Settings) -> None:
+    """Whether the rounds can be drawn before training, and whether the last one still moves."""
+    last = 1.0 if settings.lr == "1/L" else settings.lr * settings.lr_decay ** (settings.rounds - 1)
+    if last < LEAST:
+        raise ConfigError(
+            f"lr_decay={settings.lr_decay:g}: expected lr >= {LEAST:g} in the last of {settings.rounds}"
+            f" rounds, it would be {last:g}; raise lr_decay"
+        )
+    rounds = settings.rounds * settings.repeats
+    each = settings.clients if settings.sampling == "poisson" else settings.sampled_clients
+    most = MOST_ROUNDS if settings.sampling == "full" else max(1, min(MOST_ROUNDS // 10, MOST_DRAWN // each))
+    if rounds > most:
+        raise ConfigError(
+            f"rounds={settings.rounds}, repeats={settings.repeats}: expected at most {most} rounds of all"
+            f" seeds together, for their cohorts are drawn before training, got {rounds}"
         )

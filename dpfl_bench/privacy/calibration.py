@@ -58,12 +58,6 @@ def calibrate(
     )
 
 
-def is_solved(releases: Releases | RecordReleases, observer: Observer, accountant: str) -> bool:
-    """Whether `calibrate` has closed forms for this, and takes no time."""
-    pairs = candidates(view(releases, observer) or (), accountant)
-    return all(table.named(name).instant for _, name in pairs)
-
-
 def check_reach(
     releases: Releases | RecordReleases, observer: Observer, eps: float, delta: float, accountant: str
 ) -> None:
@@ -71,8 +65,9 @@ def check_reach(
     least: every accountant is asked about the largest noise that it tells from others.
     """
     pairs = candidates(view(releases, observer) or (), accountant)
-    quickly = [(c, name) for c, _ in pairs for name in accountants_for(c)] if accountant == "auto" else []
-    for composition, name in [*reversed(quickly), *pairs]:
+    looser = [(c, name) for c, _ in pairs for name in accountants_for(c)] if accountant == "auto" else []
+    quick = [(c, name) for c, name in pairs if table.named(name).instant]
+    for composition, name in [*quick, *reversed(looser), *pairs]:
         largest = accounting.LARGEST / composition.scale
         if at_most(composition, largest, delta, name) <= eps:
             return

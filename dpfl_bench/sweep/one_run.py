@@ -6,6 +6,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from dpfl_bench.budget.notes import notes
 from dpfl_bench.checks.errors import ConfigError
 from dpfl_bench.config import compose
 from dpfl_bench.config.call import call
@@ -44,6 +45,9 @@ def computed(run: Settings, composed: Composed, answer: Answer) -> int:
     if known is None:
         preload("dpfl_bench.experiment.run")
         from dpfl_bench.experiment.run import run as train
+
+        for note in notes(run):
+            say(note)
 
         try:
             train(run, composed.overrides, composed.yaml())

@@ -66,7 +66,7 @@ def planned(
 def _checked(composer: Composer, overrides: tuple[str, ...]) -> Settings:
     """A job's settings: artefacts of one paper share most of their jobs."""
     run = settings(composer.job(overrides))
-    if run.private:
+    if run.private or run.algo.get("coins"):
         from dpfl_bench.budget import before_data  # accountants import numpy
 
         before_data.check(run)

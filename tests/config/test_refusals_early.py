@@ -165,15 +165,16 @@ privacy.calibration=fixed privacy.noise_multiplier=1e-300 | privacy.noise_multip
 privacy.calibration=fixed privacy.noise_multiplier=1e300 | privacy.noise_multiplier=1e+300 | 1e+30
 privacy.clip=1e300                            | privacy.clip=1e+300 | 1e+30
 rounds=1000000000000                          | rounds=1000000000000 | at least 1, 1 to 1e+09
-rounds=100000000 local_steps=1                | rounds=100000000   | 1 to 1e+07
+rounds=100000000 local_steps=1                | rounds=100000000   | 1 to 1e+06
 total_steps=1000000000039 local_steps=7       | total_steps=1000000000039 | 1 to 1e+09
 total_steps=999999937 local_steps=7           | local_steps=7      | the nearest are 1, 999999937
 repeats=1000000                               | repeats=1000000    | 1 to 10000
+algo=dp_fedavg sampled_clients=9 rounds=200000 | rounds=200000   | at most 100000 rounds
 repeats=10000 rounds=10000                    | repeats=10000      | rounds of all seeds together
 dataset.classes=1                             | dataset.classes=1  | at least 2
 dataset.shape=[a]                             | dataset.shape      | whole numbers
 dataset.shape=[]                              | dataset.shape=[]   | whole numbers
-clients=10000000000                           | clients=10000000000 | 1 to 1e+09
+clients=10000000000                           | clients=10000000000 | 1 to 1e+07
 dataset=mnist dataset.keep=60001          | dataset.keep=60001 | at most 60000
 dataset=mnist dataset.keep=0              | dataset.keep=0     | at least 1
 dataset=mnist dataset.keep=100 clients=101 partition=one_label | clients=101 | use fewer clients
