@@ -11,9 +11,8 @@ from contextlib import suppress
 from importlib import import_module
 from typing import Any
 
-# each has a file in commands/, whose `command` takes the words after the verb and returns the exit
-# code
-VERBS = (*("run", "plan", "audit", "replay", "status", "collect", "reproduce", "data", "list", "version"),)
+from dpfl_bench.commands import VERBS
+
 ALIASES = {"--version": "version"}
 HELP = ("--help", "-h", "help")
 
@@ -48,7 +47,10 @@ def main(argv: Sequence[str] | None = None) -> None:
         sys.stdout.write(overview.TEXT)
         return
     if verb not in VERBS:
-        _complain(f"{verb}: unknown verb; expected one of {', '.join(VERBS)} (dpfl-bench --help)")
+        from dpfl_bench.checks import nearest
+
+        meant = nearest.did_you_mean(nearest.choice(verb, VERBS))
+        _complain(f"{verb}: unknown verb; expected one of {', '.join(VERBS)}{meant} (dpfl-bench --help)")
         sys.exit(2)
     sys.exit(_code(verb, words))
 

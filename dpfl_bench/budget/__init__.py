@@ -9,6 +9,7 @@
 | noise.py | the noise multiplier: solved for, by formula, or as given |
 | spent.py | eps by observer and accountant, and over the rounds |
 | guarantee.py | the guarantee of a run, as one record |
+| meaning.py | what the eps means, in one sentence |
 | refusals.py | what shows only when noise and releases are known |
 | stop.py | a `stop_at_eps` that a dry run can refuse |
 | theory.py | what Theorem 1 and Corollary 1 expect of the budget |

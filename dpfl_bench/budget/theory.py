@@ -13,6 +13,7 @@ from dpfl_bench.assembly.dimension import dimension
 from dpfl_bench.budget.budget import Budget
 from dpfl_bench.checks.errors import ConfigError
 from dpfl_bench.config.settings import Settings
+from dpfl_bench.config.targets import target
 from dpfl_bench.problems import linear, theory
 
 FACTORS = (0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)  # of T*, for the table of B(T)
@@ -62,16 +63,35 @@ def _decay(settings: Settings) -> float:
     return float(settings.model.get("l2", 0.0) + settings.weight_decay)
 
 
+def gap(settings: Settings) -> str | None:
+    """Why Theorem 1 says nothing about a run with these settings, as far as they alone show it."""
+    privacy = settings.privacy
+    if getattr(target(settings.algo), "potential", None) is None:
+        return f"algo={settings.algo['name']} is not ScaffNew"
+    if settings.sampling != "full" or settings.batch_size or settings.sample_rate:
+        return "needs every client and full gradients"
+    plain = (settings.local_momentum, settings.server_momentum, settings.server_lr, settings.lr_decay)
+    if plain != (0, 0, 1, 1):
+        return "needs plain steps: no momentum, server_lr=1, lr_decay=1"
+    if privacy.bound == "normalise" and (settings.private or privacy.bound_without_noise):
+        return "needs updates that are not normalised"
+    if settings.average_last > 1:
+        return "needs the last iterate, not an average"
+    noised = privacy.unit == "client" and privacy.mechanism == "gaussian" and privacy.fixed_clip
+    return "needs Gaussian noise of one size on the messages" if settings.private and not noised else None
+
+
+def why_none(budget: Budget) -> str | None:
+    """Why the plan of a private run on l2-regularised logistic regression has no theory."""
+    return gap(budget.settings) if _fits(budget.settings) else None
+
+
+def _fits(settings: Settings) -> bool:
+    return settings.private and names(settings.model, linear.logreg) and _decay(settings) > 0
+
+
 def _applies(budget: Budget) -> bool:
-    settings, privacy = budget.settings, budget.settings.privacy
-    noised_messages = settings.private and privacy.unit == "client" and privacy.mechanism == "gaussian"
-    return (
-        names(settings.model, linear.logreg)
-        and _decay(settings) > 0
-        and noised_messages
-        and budget.planned.worst > 0
-        and privacy.fixed_clip is not None
-    )
+    return _fits(budget.settings) and gap(budget.settings) is None and budget.planned.worst > 0
 
 
 def _known(settings: Settings) -> bool:

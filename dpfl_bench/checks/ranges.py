@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from dpfl_bench.checks import nearest
 from dpfl_bench.checks.errors import ConfigError
 
 
@@ -17,6 +18,11 @@ from dpfl_bench.checks.errors import ConfigError
 class Range:
     holds: Callable[[Any], bool]
     expected: str | Callable[[Any], str]  # what is said of a value out of it
+    words: tuple[str, ...] = ()  # where it is one of these
+
+    @staticmethod
+    def of(*words: str) -> Range:
+        return Range(lambda v: v in words, f"one of {', '.join(words)}", words)
 
 
 ANY = Range(lambda v: True, "any value")
@@ -58,8 +64,8 @@ HIDDEN = Range(
     lambda v: all(type(n) is int and n >= 1 for n in v), "whole numbers >= 1 ([] for no hidden layer)"
 )
 POOLED = Range(lambda v: v >= 1, "at least 1 (null: as large as the maps are)")
-NORM = Range(lambda v: v in ("none", "group", "batch"), "one of none, group, batch")
-ACTIVATION = Range(lambda v: v in ("relu", "tanh", "tempered"), "one of relu, tanh, tempered")
+NORM = Range.of("none", "group", "batch")
+ACTIVATION = Range.of("relu", "tanh", "tempered")
 
 
 def _expands(path: str) -> bool:
@@ -78,4 +84,5 @@ def check(path: str, value: Any, allowed: Range) -> None:
             repr(value) if short != value and isinstance(value, float) and float(short) != value else short
         )
         expected = allowed.expected if isinstance(allowed.expected, str) else allowed.expected(value)
-        raise ConfigError(f"{path}={shown}: expected {expected}")
+        meant = nearest.did_you_mean(nearest.choice(str(value), allowed.words))
+        raise ConfigError(f"{path}={shown}: expected {expected}{meant}")

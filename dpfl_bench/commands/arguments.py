@@ -8,7 +8,22 @@ import argparse
 import json
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NoReturn
+
+from dpfl_bench.checks import nearest
+
+
+class _Parser(argparse.ArgumentParser):
+    """Refuses in one line, as settings are refused."""
+
+    def error(self, message: str) -> NoReturn:
+        unknown = message.removeprefix("unrecognized arguments: ").split()
+        if message.startswith("unrecognized") and unknown:
+            flag = unknown[0].partition("=")[0]
+            meant = nearest.did_you_mean(nearest.choice(flag, self._option_string_actions))
+            message = f"{flag}: unknown flag{meant}"
+        complain(f"{message} ({self.prog} --help)")
+        sys.exit(2)
 
 
 def parser(verb: str, does: str, examples: Sequence[str], read: str) -> argparse.ArgumentParser:
@@ -16,7 +31,7 @@ def parser(verb: str, does: str, examples: Sequence[str], read: str) -> argparse
     read on.
     """
     lines = ["examples:", *(f"  dpfl-bench {example}" for example in examples), "", f"read on: {read}"]
-    return argparse.ArgumentParser(
+    return _Parser(
         prog=f"dpfl-bench {verb}",
         description=does,
         epilog="\n".join(lines),

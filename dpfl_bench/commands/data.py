@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from contextlib import nullcontext, redirect_stdout
 
+from dpfl_bench.checks import nearest
 from dpfl_bench.commands import arguments
 
 OVERVIEW = """\
@@ -37,7 +38,8 @@ def command(words: list[str]) -> int:
     if verb == "show":
         return _show(others)
     given = " ".join(["data", *words[:1]])
-    arguments.complain(f"{given}: expected data list, fetch, verify or show (dpfl-bench data --help)")
+    meant = nearest.did_you_mean(nearest.choice(verb, ("list", "fetch", "verify", "show")))
+    arguments.complain(f"{given}: expected data list, fetch, verify or show{meant} (dpfl-bench data --help)")
     return 2
 
 

@@ -36,6 +36,8 @@ usage: dpfl-bench VERB [key=value ...] [group=choice ...]     dpfl-bench VERB --
               dpfl-bench data show dataset=mnist partition=dirichlet clients=20
   list      algorithms, data sets, models, partitions, privacy models, experiments   [--json]
               dpfl-bench list papers
+  completion  what makes Tab complete verbs, keys and choices
+              eval "$(dpfl-bench completion bash)"
   version   of dpfl-bench; --verbose: of every optional part, too
 
 -cd DIR adds a folder with your own algo/, dataset/, model/ ... YAML files; -cn NAME takes another

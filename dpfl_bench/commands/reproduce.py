@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from typing import Any
 
+from dpfl_bench.checks import nearest
 from dpfl_bench.commands import arguments
 
 EXAMPLES = (
@@ -42,7 +43,10 @@ def command(words: list[str]) -> int:
             launcher.append(override)
         else:
             expected = ", ".join((*KEYS, "hydra/launcher"))
-            arguments.complain(f"{override}: expected one of {expected} (an artefact's file has the rest)")
+            meant = nearest.did_you_mean(nearest.choice(key, (*KEYS, "hydra/launcher")))
+            arguments.complain(
+                f"{override}: expected one of {expected}{meant} (an artefact's file has the rest)"
+            )
             return 2
     from dpfl_bench.machine.imports import preload
 

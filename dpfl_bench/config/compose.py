@@ -15,6 +15,7 @@ from dpfl_bench.config import words
 from dpfl_bench.config.catalogue import GROUPS
 from dpfl_bench.config.hydra_loader import loader, ours_alone, refusals, with_hydras_defaults
 from dpfl_bench.config.template import Template, plain
+from dpfl_bench.config.unknown import Asked
 
 POINTS = "points"  # the key of config.yaml: what a sweep sets together
 VALUES = ("outputs",)  # keys that are no group, though a folder of that name lies beside the user's YAML
@@ -58,6 +59,12 @@ def composed(
     return (_ours(config_name) if ours_alone else Composer(config_dir, config_name)).job(overrides)
 
 
+def sweeps(overrides: Sequence[str]) -> bool:
+    """Whether a key has several values."""
+    with refusals(Asked(overrides)):
+        return any(_parsed(override).is_sweep_override() for override in overrides)
+
+
 @lru_cache(maxsize=4)
 def _ours(config_name: str) -> Composer:
     """The package's own files do not change while it runs. A user's may, between two jobs."""
@@ -83,6 +90,7 @@ class Composer:
 
     def __init__(self, config_dir: str | None, config_name: str) -> None:
         self._loader, self._name, self._users = loader(config_dir), config_name, config_dir is not None
+        self._config_dir = config_dir
         self._own_hydra = config_dir is not None and (Path(config_dir) / "hydra").is_dir()
         self._repository = lru_cache(maxsize=None)(self._searched)
         self._is_group = lru_cache(maxsize=None)(
@@ -92,8 +100,9 @@ class Composer:
         self._reference = lru_cache(maxsize=None)(self._referred)
 
     def job(self, overrides: Sequence[str]) -> Composed:
-        with refusals(overrides):
-            parsed = [_parsed(override) for override in overrides]
+        asked = Asked(overrides, self._config_dir)
+        with refusals(asked):
+            asked.overrides = parsed = [_parsed(override) for override in overrides]
             if any(override.is_sweep_override() for override in parsed):
                 self._whole(tuple(overrides))  # refuses it
             hydra = tuple(o.input_line for o in parsed if o.is_hydra_override())
@@ -107,6 +116,7 @@ class Composer:
             )
             if isinstance(base, Exception):
                 raise base
+            asked.reference = base.reference
             return Composed(
                 base.changed([o for o, chooses in zip(parsed, choosing, strict=True) if not chooses]),
                 base.reference,
@@ -120,8 +130,9 @@ class Composer:
         from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
         from hydra.core.override_parser.overrides_parser import OverridesParser
 
-        with refusals(overrides):
-            parsed = [_parsed(override) for override in overrides]
+        asked = Asked(overrides, self._config_dir)
+        with refusals(asked):
+            asked.overrides = parsed = [_parsed(override) for override in overrides]
             for override in parsed:
                 if override.key_or_group.startswith(
                     "hydra.sweeper.params"

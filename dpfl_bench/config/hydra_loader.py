@@ -12,7 +12,7 @@ from typing import Any
 
 from dpfl_bench.checks import yaml_file
 from dpfl_bench.checks.errors import ConfigError
-from dpfl_bench.config import catalogue, user_keys
+from dpfl_bench.config import catalogue, unknown, user_keys
 
 PACKAGED: dict[str, bytes] = {}  # files of packages: a process reads them once, as it does modules
 
@@ -123,7 +123,7 @@ def with_hydras_defaults(config: Any) -> Any:
 
 
 @contextmanager
-def refusals(overrides: Sequence[str]) -> Iterator[None]:
+def refusals(asked: unknown.Asked) -> Iterator[None]:
     """What Hydra and OmegaConf refuse inside, as a ConfigError of one line."""
     from hydra.errors import HydraException
     from omegaconf.errors import OmegaConfBaseException
@@ -131,13 +131,14 @@ def refusals(overrides: Sequence[str]) -> Iterator[None]:
     try:
         yield
     except (HydraException, OmegaConfBaseException) as error:
-        raise ConfigError(_one_line(error)) from None
+        raise ConfigError(unknown.of_hydra(error, asked) or _one_line(error)) from None
     except ConfigError:
         raise
     except (
         ValueError
     ) as error:  # of Hydra for `algo=null` or `algo=3`: it does not say which override it means
-        raise ConfigError(f"{' '.join(overrides)}: {_one_line(error)}") from None
+        ours = unknown.of_hydra(error, asked)
+        raise ConfigError(ours or f"{' '.join(asked.words)}: {_one_line(error)}") from None
 
 
 def _one_line(error: Exception) -> str:

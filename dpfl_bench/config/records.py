@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import MISSING, Field, fields, is_dataclass
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
+from dpfl_bench.checks import nearest
 from dpfl_bench.checks.errors import ConfigError
 from dpfl_bench.config.typed import checked
 
@@ -25,7 +26,8 @@ def record(path: str, node: Any, kind: Any) -> Any:
     rest = {key: value for key, value in node.items() if key not in known}
     takes_rest = [f.name for f in fields(kind) if f.metadata.get("rest")]
     if rest and not takes_rest:
-        raise ConfigError(f"{path}{next(iter(rest))}: unknown key; expected one of {', '.join(known)}")
+        meant = nearest.did_you_mean(nearest.choice(str(next(iter(rest))), known))
+        raise ConfigError(f"{path}{next(iter(rest))}: unknown key; expected one of {', '.join(known)}{meant}")
     hints = get_type_hints(kind)
     values = {
         f.name: _value(f"{path}{key}", node[key], hints[f.name]) if key in node else _default(f, path)

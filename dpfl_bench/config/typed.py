@@ -4,15 +4,24 @@ from __future__ import annotations
 
 import types
 import typing
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import cache
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
+from dpfl_bench.checks import nearest
 from dpfl_bench.checks.errors import ConfigError
 
 
-def check_names(prefix: str, given: Mapping[str, Any], names: Collection[str]) -> None:
-    """Neither a key too many nor one too few (by `~key`, or in a user's own primary config)."""
+def check_names(
+    prefix: str,
+    given: Mapping[str, Any],
+    names: Collection[str],
+    unknown: Callable[[str, str], ConfigError] | None = None,
+) -> None:
+    """Neither a key too many nor one too few (by `~key`, or in a user's own primary config).
+
+    unknown: of a key that there is not, and its value as it is typed (=3), what is raised.
+    """
     if given.keys() == set(names):
         return
     for name in names:
@@ -22,9 +31,12 @@ def check_names(prefix: str, given: Mapping[str, Any], names: Collection[str]) -
                 " default"
             )
     for name, value in given.items():
+        if name not in names and unknown is not None:
+            raise unknown(f"{prefix}{name}", f"={value}")
         if name not in names:
+            meant = nearest.did_you_mean(nearest.choice(name, names))
             raise ConfigError(
-                f"{prefix}{name}={value}: unknown key; expected one of {', '.join(sorted(names))}"
+                f"{prefix}{name}={value}: unknown key; expected one of {', '.join(sorted(names))}{meant}"
             )
 
 
@@ -43,7 +55,8 @@ def checked(path: str, value: Any, kind: Any) -> Any:
         return checked(path, value, first if word is None else word)
     if origin is Literal:
         if value not in choices:
-            raise ConfigError(f"{path}={value}: expected {' or '.join(map(str, choices))}")
+            meant = nearest.did_you_mean(nearest.choice(str(value), map(str, choices)))
+            raise ConfigError(f"{path}={value}: expected {' or '.join(map(str, choices))}{meant}")
         return value
     if hasattr(kind, "__dataclass_fields__"):
         hints = _hints(kind)

@@ -11,7 +11,7 @@ from typing import Any
 from dpfl_bench.checks.errors import ConfigError
 from dpfl_bench.checks.ranges import LEAST
 from dpfl_bench.checks.ranges import check as check_range
-from dpfl_bench.config import fits, group_keys, measures, refusals, rounds, tracker_names
+from dpfl_bench.config import fits, group_keys, measures, refusals, rounds, tracker_names, unknown
 from dpfl_bench.config.catalogue import GROUPS
 from dpfl_bench.config.compose import Composed
 from dpfl_bench.config.ranges import MOST_DRAWN, MOST_ROUNDS, SETTINGS
@@ -59,9 +59,15 @@ def settings(composed: Composed, used: Collection[str] = fits.GROUPS) -> Setting
     return replace(given, eval_every=rounds.evaluation_interval(given)) if suggested else given
 
 
-def _check_keys(config: Mapping[str, Any], reference: Mapping[str, Any], prefix: str = "") -> None:
-    """The keys that the chosen files have, at every depth."""
-    check_names(prefix, config, reference)
+def _check_keys(
+    config: Mapping[str, Any],
+    reference: Mapping[str, Any],
+    prefix: str = "",
+    whole: Mapping[str, Any] | None = None,
+) -> None:
+    """The keys that the chosen files have, at every depth. whole: with those above the prefix."""
+    whole = reference if whole is None else whole
+    check_names(prefix, config, reference, lambda path, shown: unknown.key(path, shown, whole))
     for key, value in config.items():
         path = f"{prefix}{key}"
         if isinstance(reference[key], dict):
@@ -69,7 +75,7 @@ def _check_keys(config: Mapping[str, Any], reference: Mapping[str, Any], prefix:
                 raise ConfigError(
                     f"{path}={value}: expected keys of its own, like {path}.{next(iter(reference[key]))}"
                 )
-            _check_keys(value, reference[key], f"{path}.")
+            _check_keys(value, reference[key], f"{path}.", whole)
 
 
 def _check_choices(config: Mapping[str, Any]) -> None:

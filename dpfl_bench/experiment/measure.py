@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from dpfl_bench.budget.theory import gap
 from dpfl_bench.experiment import measured
 from dpfl_bench.experiment.job import Job
 from dpfl_bench.federation.crew import GradientSums
@@ -106,25 +107,8 @@ def theorem_gap(job: Job) -> str | None:
         return f"algo={settings.algo['name']} is not ScaffNew"
     if job.reference is None or job.reference.mu <= 0:
         return "not a strongly convex problem whose optimum can be computed"
-    if settings.sampling != "full" or settings.batch_size or settings.sample_rate:
-        return "needs every client and full gradients"
-    if (
-        settings.local_momentum
-        or settings.server_momentum
-        or settings.server_lr != 1
-        or settings.lr_decay != 1
-    ):
-        return "needs plain steps: no momentum, server_lr=1, lr_decay=1"
-    if settings.privacy.bound == "normalise" and (settings.private or settings.privacy.bound_without_noise):
-        return "needs updates that are not normalised"
-    if settings.average_last > 1:
-        return "needs the last iterate, not an average"
-    if settings.private and (
-        settings.privacy.unit == "record"
-        or settings.privacy.mechanism != "gaussian"
-        or not settings.privacy.fixed_clip
-    ):
-        return "needs Gaussian noise of one size on the messages"
+    if (why := gap(settings)) is not None:
+        return why
     if settings.private and settings.privacy.remembered != "own_message":
         return f"needs shifts made of noisy messages, here privacy.memory={settings.privacy.remembered}"
     if job.lr * job.reference.L > 1 + 1e-9:  # an lr typed as 1/L counts

@@ -4,16 +4,18 @@ theory.measured=true asks for L and psi_0 of the data.
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Any
 
-from dpfl_bench.budget import before_data, theory
+from dpfl_bench.budget import before_data, meaning, theory
 from dpfl_bench.budget.budget import Budget
 from dpfl_bench.budget.guarantee import Guarantee
 from dpfl_bench.budget.schedules import drawn_schedules
 from dpfl_bench.checks.errors import ConfigError
 from dpfl_bench.config.settings import Settings
 from dpfl_bench.config.targets import only_ours
+from dpfl_bench.federation import lot_size
 from dpfl_bench.privacy import calibration
 from dpfl_bench.results.json_numbers import clean
 
@@ -59,7 +61,7 @@ def _with_measured(settings: Settings) -> Settings:
 
 
 def _plan(budget: Budget, guarantee: Guarantee, detailed: bool, course: bool) -> dict[str, Any]:
-    settings, privacy = budget.settings, budget.settings.privacy
+    settings, privacy, meant = budget.settings, budget.settings.privacy, meaning.of(budget)
     return {
         "run_id": settings.run_id,
         "algo": settings.algo["name"],
@@ -84,7 +86,28 @@ def _plan(budget: Budget, guarantee: Guarantee, detailed: bool, course: bool) ->
         "implied": _implied(budget),
         "records_per_client": settings.records_per_client,
         "theory": theory.expected(budget),
+        "theory_is_none": theory.why_none(budget),
+        "noise_on": _noise_on(budget),
+        "means": None if meant is None else meant.json(),
     }
+
+
+def _noise_on(budget: Budget) -> dict[str, float] | None:
+    """The noise's standard deviation on a cohort's sum of updates, on a client's own message or
+    share, and on their mean; at record level on a lot's sum of gradients and on their mean. None
+    where it is not one number: without noise, under PrivUnit, where C changes.
+    """
+    settings, std = budget.settings, budget.noise.std
+    if not settings.private or std is None:
+        return None
+    if settings.privacy.unit == "record":
+        records = settings.records_per_client
+        lot = records and lot_size.expected(settings.batch_size, settings.sample_rate, records)
+        return {"lot_sum": std} | ({"lot_mean": std / lot} if lot else {})
+    clients, trust = settings.sampled_clients, settings.privacy.trust
+    total = std * math.sqrt(clients) if trust == "local" else std
+    of_client = {} if trust == "central" else {"client": total / math.sqrt(clients)}
+    return {"sum": total, **of_client, "mean": total / clients}
 
 
 def _lr(settings: Settings) -> float | None:

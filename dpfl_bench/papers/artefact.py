@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from dpfl_bench.checks import yaml_file
+from dpfl_bench.checks import nearest, yaml_file
 from dpfl_bench.checks.errors import ConfigError, located
 from dpfl_bench.config import catalogue
 from dpfl_bench.config.records import record
@@ -120,8 +120,9 @@ def chosen(word: str, config_dir: str | None = None) -> list[Artefact]:
     ids = [name for name in known if word in ("all", name, name.partition("/")[0])]
     if not ids:
         papers = dict.fromkeys(name.partition("/")[0] for name in known)
-        near = [name for name in known if name.startswith(word.partition("/")[0] + "/")] or papers
-        raise ConfigError(f"{word}: expected all, a paper or an artefact: {', '.join(near)}")
+        near = [name for name in known if name.startswith(word.partition("/")[0] + "/")] or [*papers]
+        meant = nearest.did_you_mean(nearest.choice(word, [*papers, *known]))
+        raise ConfigError(f"{word}: expected all, a paper or an artefact: {', '.join(near)}{meant}")
     return [load(known[name]) for name in ids]
 
 

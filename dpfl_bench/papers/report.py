@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from dpfl_bench import __version__
+from dpfl_bench.budget import meaning
 from dpfl_bench.papers.artefact import artefacts
 from dpfl_bench.papers.overlays import ACCOUNTING, SCALES
 from dpfl_bench.papers.overview import FILE, states, words_of
@@ -25,6 +26,8 @@ from dpfl_bench.results.verdicts import untrained
 NAME = "report.html"
 PRINTED = ("what", "where", "printed", "ours", "interval of ours", "difference", "match", "why")
 CLAIMS = ("the paper's words", "place", "verdict", "evidence", "our reading")
+
+EXAMPLE = (2.0, 1e-5)  # eps and delta whose meaning is told
 
 Record = Mapping[str, Any]  # verdict.json
 State = tuple[str, Record]  # SCALE-READING
@@ -77,7 +80,9 @@ def _introduction(known: Mapping[str, Sequence[State]]) -> str:
     lines = [
         f"<p>{sum(map(bool, known.values()))} of {len(known)} tables and figures, each at the largest scale"
         " at which it was run. A verdict is about our runs at that scale; what was smaller than in the paper"
-        " stands beside it. A nominal ε is what a paper states; only the ε beside it holds.</p>"
+        " stands beside it. A nominal ε is what a paper states; only the ε beside it holds.</p>",
+        f"<p>ε = {EXAMPLE[0]:g} at δ = {EXAMPLE[1]:g} means, with Gaussian noise and no sampling:"
+        f" {escape(meaning.of_gaussian(*EXAMPLE).sentence)}.</p>",
     ]
     for reading, accounting in ACCOUNTING.items():
         words = [words_of(record) for record in done if record["reading"] == reading]

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from dpfl_bench.checks import nearest
 from dpfl_bench.checks.errors import ConfigError, located
 from dpfl_bench.config import compose
 from dpfl_bench.config.compose import Expanded
@@ -49,7 +50,8 @@ class Asked:
             ("figure.width", self.width, tuple(WIDTHS)),
         ):
             if value not in allowed:
-                raise ConfigError(f"{key}={value}: expected {' or '.join(allowed)}")
+                meant = nearest.did_you_mean(nearest.choice(value, allowed))
+                raise ConfigError(f"{key}={value}: expected {' or '.join(allowed)}{meant}")
 
     def evidences(self) -> list[Evidence]:
         """Everything that the command reproduces."""

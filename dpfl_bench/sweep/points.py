@@ -99,7 +99,7 @@ def clashes(planned: Planned, asker: Asker) -> list[str]:
 
 def _divided(composer: Composer, overrides: tuple[str, ...], errors: list[str]) -> list[tuple[str, ...]]:
     try:
-        return _with_divisors(composer, stages.with_best(composer, overrides))
+        return with_divisors(composer, stages.with_best(composer, overrides))
     except ConfigError as error:
         errors.append(f"{' '.join(overrides)}: {error}")
         return []
@@ -116,7 +116,7 @@ def refuse_divisors(overrides: Sequence[str]) -> None:
             )
 
 
-def _with_divisors(composer: Composer, job: tuple[str, ...]) -> list[tuple[str, ...]]:
+def with_divisors(composer: Composer, job: tuple[str, ...]) -> list[tuple[str, ...]]:
     """`local_steps=divisors` as one job for each divisor of total_steps; `divisors:8` as eight of
     them.
     """

@@ -539,7 +539,7 @@ def test_show_of_many_classes(root: Path) -> None:
             ["data", "verify", "dataset.root=x"],
             "data verify dataset.root=x: expected the name of a data set first",
         ),
-        (["data", "fetch", "nothing"], "Could not find 'dataset/nothing'"),
+        (["data", "fetch", "nothing"], "dataset=nothing: no such choice"),
         (["data", "verify", "digits", "dataset.roots=x"], "roots"),
         (["data", "show", "--to", "picture.jpg"], "--to picture.jpg: expected a file name that ends in .png"),
         (

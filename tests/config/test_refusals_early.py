@@ -17,7 +17,7 @@ pytestmark = pytest.mark.one_in(6)
 # overrides | what the line has to name | a word of the remedy
 REFUSED = """
 foo=1                                     | foo                | --cfg job
-+foo=1                                    | foo=1              | unknown key; expected one of algo
++foo=1                                    | foo=1              | unknown key (dpfl-bench run --cfg job
 ++foo=1                                   | foo=1              | unknown key
 algo.foo=1                                | algo.foo           | --cfg job
 +algo.foo=1                               | algo.foo=1         | coins
@@ -231,21 +231,21 @@ algo=dp_fedavg privacy=central privacy.observer=server | privacy.observer=server
 algo=dp_fedavg privacy=central sampled_clients=9 privacy.neighbours=add_remove_one | add_remove_one
     | neighbours=replace_one
 algo=dp_fedavg sampled_clients=9 privacy.accountant=frob | privacy.accountant=frob | auto
-algo=nope                                 | algo/nope          | dp_scaffnew
-dataset=nope                              | dataset/nope       | mushrooms
-model=nope                                | model/nope         | logreg
-partition=nope                            | partition/nope     | dirichlet
-privacy=nope                              | privacy/nope       | secagg
-algo=3                                    | algo=3             | list the choices
-algo=null                                 | algo=null          | list the choices
-eps                                       | eps                | EQUAL
-eps==2                                    | eps==2             | --cfg job
-eps=1,2                                   | eps=1,2            | --multirun
+algo=nope                                 | algo=nope          | dp_scaffnew
+dataset=nope                              | dataset=nope       | mushrooms
+model=nope                                | model=nope         | logreg
+partition=nope                            | partition=nope     | dirichlet
+privacy=nope                              | privacy=nope       | secagg
+algo=3                                    | algo=3             | dpfl-bench list
+algo=null                                 | algo=null          | dpfl-bench list
+eps                                       | eps                | KEY=VALUE
+eps==2                                    | eps==2             | quote
+eps=1,2                                   | eps=1,2            | run -m
 eps=${nope}                               | nope               | --cfg job
 algo._target_=nope.Nope                   | _target_=nope.Nope | package.module.Name
 model._target_=dpfl_bench.problems.Nope   | _target_=dpfl_bench.problems.Nope | package.module.Name
 -cd nowhere                               | -cd nowhere        | correct the path
--cn nope                                  | nope               | config search path
+-cn nope                                  | nope               | -cd DIR
 """
 
 

@@ -89,7 +89,7 @@ def test_a_sweep_validates_every_job_before_the_first_one_runs(tmp_path: Path) -
 
 
 def test_a_sweep_refuses_bad_syntax() -> None:
-    check(call("run", "-m", "eps=[1"), "[1", "--cfg job")
+    check(call("run", "-m", "eps=[1"), "[1", "quote")
 
 
 def test_unknown_verbs_and_flags_exit_with_2() -> None:

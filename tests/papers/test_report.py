@@ -54,6 +54,13 @@ class Page(HTMLParser):
         return " ".join(" ".join(self.words).split())
 
 
+def test_it_says_what_an_eps_means() -> None:
+    said = Page(written()).text
+    assert "ε = 2 at δ = 1e-05 means" in said
+    assert "e^2 = 7.39 times as likely with the data of one client (or one record)" in said
+    assert "5 % or 1 % false alarms notices the difference in at most 12.6 % or 3.4 %" in said
+
+
 def written(papers: Path = Path("out/papers")) -> str:
     return report.write(papers).read_text()
 

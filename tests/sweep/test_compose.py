@@ -169,7 +169,7 @@ def _reference(name: str, choices: tuple[str, ...], folder: Path | None) -> Any:
 
 def compare(composer: Composer, overrides: tuple[str, ...], folder: Path | None, name: str) -> bool:
     """Whether Hydra takes them; then the same keys in the same order with values of the same types,
-    else the same complaint.
+    else a complaint of the same override.
     """
     try:
         expected, complaint = by_hydra(overrides, folder, name), None
@@ -178,7 +178,8 @@ def compare(composer: Composer, overrides: tuple[str, ...], folder: Path | None,
     if complaint is not None:
         with pytest.raises(ConfigError) as refused:
             composer.job(overrides)
-        assert complaint in str(refused.value), overrides
+        ours = str(refused.value)
+        assert complaint in ours or any(word.lstrip("+~") in ours for word in overrides), overrides
         return False
     made = composer.job(overrides)
     assert repr([made.config, made.reference]) == repr(expected), overrides
@@ -282,7 +283,7 @@ def test_a_users_file_that_changed_is_read_again(folder: Path) -> None:
     expected.config["algo"]["name"] = "changed"
     again = composed(["algo=scaffnew"])
     assert again.config["algo"]["name"] == "scaffnew"
-    with pytest.raises(ConfigError, match="Could not find 'algo/mine'"):
+    with pytest.raises(ConfigError, match="algo=mine: no such choice"):
         composed(["algo=mine"])
 
 
@@ -349,8 +350,8 @@ def test_beside_hydras_own_plugin_of_that_name() -> None:
 @pytest.mark.parametrize(
     ("overrides", "said"),
     [
-        (["hydra/launcher=nosuch"], "Could not find 'hydra/launcher/nosuch'"),
-        (["hydra/launcher=joblib", "hydra.launcher.jobs=3"], "Could not override 'hydra.launcher.jobs'"),
+        (["hydra/launcher=nosuch"], "hydra/launcher=nosuch: no such choice"),
+        (["hydra/launcher=joblib", "hydra.launcher.jobs=3"], "did you mean hydra.launcher.n_jobs=3?"),
         (["hydra.launcher.n_jobs=1,2"], "Sweeping over Hydra's configuration is not supported"),
         (
             ["seed=range(3,3)"],
