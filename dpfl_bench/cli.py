@@ -63,11 +63,14 @@ def _code(verb: str, words: list[str]) -> int:
         code = 130
     except BrokenPipeError:
         code = 1
-    except ValueError as error:
-        if type(error).__module__.partition(".")[0] != "dpfl_bench":
-            raise  # not one of ours: a bug, with its traceback
-        _complain(str(error))
-        code = 2
+    except (ValueError, OSError) as error:
+        from dpfl_bench.checks.errors import one_line
+
+        line = one_line(error)
+        if line is None:
+            raise  # a bug, with its traceback
+        _complain(line)
+        code = 2 if isinstance(error, ValueError) else 1
     return code
 
 

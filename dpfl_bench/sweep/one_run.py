@@ -15,7 +15,7 @@ from dpfl_bench.config.settings import Settings
 from dpfl_bench.config.validate import settings
 from dpfl_bench.machine.imports import preload
 from dpfl_bench.machine.say import say
-from dpfl_bench.machine.signals import Interrupted
+from dpfl_bench.machine.signals import Interrupted, WorkerDied
 from dpfl_bench.results import lock, provenance
 from dpfl_bench.results.folder import RunFolder
 from dpfl_bench.results.provenance import Answer, Asker
@@ -51,7 +51,7 @@ def computed(run: Settings, composed: Composed, answer: Answer) -> int:
 
         try:
             train(run, composed.overrides, composed.yaml())
-        except (lock.Busy, lock.Lost) as error:
+        except (lock.Busy, lock.Lost, WorkerDied) as error:
             say(str(error))
             return 1
         except Interrupted as error:
