@@ -31,10 +31,23 @@ def command() -> None:
         code: Any = 0
     except SystemExit as stop:
         code = stop.code
+    _remove_socket()
     with suppress(OSError):  # nobody listens any more
         sys.stdout.flush()
         sys.stderr.flush()
     os._exit(code if isinstance(code, int) else 0 if code is None else 1)
+
+
+def _remove_socket() -> None:
+    """The folder with the socket of the process that workers are forked from. Python's own end
+    would remove it.
+    """
+    if "multiprocessing.util" in sys.modules:
+        import shutil
+        from multiprocessing.process import current_process
+
+        if folder := getattr(current_process(), "_config", {}).get("tempdir"):
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def main(argv: Sequence[str] | None = None) -> None:

@@ -111,7 +111,8 @@ def leaf(root: Path) -> Callable[[], Any]:
     for part, count in (("train", 3), ("test", 1)):
         draw = np.random.default_rng(count)
         users = {
-            name: {"x": draw.random((count, 784)).round(2).tolist(), "y": [1] * count} for name in ("a", "b")
+            name: {"x": (draw.integers(0, 256, (count, 784)) / 255).tolist(), "y": [1] * count}
+            for name in ("a", "b")
         }
         content = {"users": [*users], "num_samples": [count] * 2, "user_data": users}
         file = root / "femnist/data" / part / "all.json"
