@@ -56,14 +56,16 @@ def main(argv: Sequence[str] | None = None) -> None:
     verb = ALIASES.get(verb, verb)
     if verb in HELP:
         from dpfl_bench.commands import overview
+        from dpfl_bench.machine.colour import painted
 
-        sys.stdout.write(overview.TEXT)
+        sys.stdout.write(painted(overview.TEXT, sys.stdout, overview.RULES))
         return
     if verb not in VERBS:
         from dpfl_bench.checks import nearest
+        from dpfl_bench.commands.arguments import complain
 
         meant = nearest.did_you_mean(nearest.choice(verb, VERBS))
-        _complain(f"{verb}: unknown verb; expected one of {', '.join(VERBS)}{meant} (dpfl-bench --help)")
+        complain(f"{verb}: unknown verb; expected one of {', '.join(VERBS)}{meant} (dpfl-bench --help)")
         sys.exit(2)
     sys.exit(_code(verb, words))
 
@@ -82,10 +84,8 @@ def _code(verb: str, words: list[str]) -> int:
         line = one_line(error)
         if line is None:
             raise  # a bug, with its traceback
-        _complain(line)
+        from dpfl_bench.commands.arguments import complain
+
+        complain(line)
         code = 2 if isinstance(error, ValueError) else 1
     return code
-
-
-def _complain(line: str) -> None:
-    sys.stderr.write(f"dpfl-bench: {line}\n")

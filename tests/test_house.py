@@ -14,7 +14,7 @@ import dpfl_bench
 
 PACKAGE = Path(dpfl_bench.__file__).parent
 TESTS = Path(__file__).parent
-IN_THE_ROOT = {"__init__.py", "__main__.py", "cli.py", "rng.py"}
+IN_THE_ROOT = {"__init__.py", "__main__.py", "cli.py", "notebook.py", "rng.py"}
 MOST_LINES = 300
 SAYS_NOTHING = re.compile(r"(^|_)(utils?|common|helpers?|misc|tools?|managers?|handlers?)(_|$)")
 

@@ -33,6 +33,7 @@ LAYERS = [
     "papers",
     "audit",
     "commands",
+    "notebook",
     "cli",
 ]
 HEAVY = {

@@ -62,7 +62,7 @@ def _closed_form(settings: Settings, model: Any) -> Problem:
     if settings.engine.backend not in ("auto", "closed_form"):
         raise ConfigError(
             f"engine.backend={settings.engine.backend}: model={settings.model['name']} has closed forms; use"
-            " auto"
+            " engine.backend=auto"
         )
     return cast(Problem, model)
 
@@ -75,7 +75,7 @@ def _check_opacus(settings: Settings, make: Callable[[], nn.Module], shape: list
         check_opacus(make, shape, tokens)
     except ValueError as error:
         raise ConfigError(
-            f"engine.backend=opacus: model={settings.model['name']}: {error}; use auto, flat or loop"
+            f"engine.backend=opacus: model={settings.model['name']}: {error}; use engine.backend=auto"
         ) from None
 
 
@@ -99,13 +99,13 @@ def gradient_backend(settings: Settings, module: nn.Module, where: torch.device)
     batches = not any(isinstance(layer, UNBATCHED) for layer in module.modules())
     if asked == "closed_form":
         raise ConfigError(
-            "engine.backend=closed_form: expected model=logreg or linreg, got"
-            f" model={settings.model['name']}; use auto"
+            "engine.backend=closed_form: expected model=logreg or model=linreg, got"
+            f" model={settings.model['name']}; use engine.backend=auto"
         )
     if asked == "vmap" and not batches:
         raise ConfigError(
             f"engine.backend=vmap: model={settings.model['name']} has recurrent layers, which vmap refuses;"
-            " use auto, flat or loop"
+            " use engine.backend=auto"
         )
     if asked == "auto":
         return "vmap" if batches and where.type != "cpu" else "flat"

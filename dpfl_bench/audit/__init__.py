@@ -16,5 +16,13 @@ accountant assumes.
 | canaries.py | mean shift and black box |
 | evidence.py | composition: the eps that the evidence supports |
 | cohorts.py | who was drawn |
+| watched_lots.py | record level: the gradient door, observed; which records a lot holds |
+| record_worlds.py | record level: neighbouring federations |
+| record_replay.py | record level: how far neighbours move a lot's sum |
+| record_plays.py | record level: lots of canaries |
+| lots.py | record level: the lots that were drawn |
+| privunit_messages.py | PrivUnit: messages of two updates; the law that the record claims |
+| privunit_parts.py | PrivUnit: counts, likelihood ratio, composition |
+| workers.py | the run's worker processes |
 | audited_run.py | the run that is audited: its folder or its settings |
 """

@@ -1,7 +1,7 @@
 """Canaries: how far apart those that are in and those that are out were seen.
 
 `mean shift` trusts that the scores are normal. `black box` does not: it counts right guesses.
-Unit: client; each canary is one, and its coin is its neighbouring relation.
+Unit: each canary is one client or one record, and its coin is its neighbouring relation.
 """
 
 from __future__ import annotations
@@ -23,44 +23,39 @@ def parts(audited: Audited, found: Plays, confidence: float) -> list[Part]:
     """confidence: of each bound."""
     if not found.scores:
         return [unable("mean shift", "no canary took part"), unable("black box", "no canary took part")]
-    scores, coins, which = found.scored
+    scores, coins = found.scored
     if min(coins.sum(), (~coins).sum()) < LEAST:
         reason = f"{len(coins)} scores: expected at least {LEAST} of either side; raise --canaries"
         return [unable("mean shift", reason), unable("black box", reason)]
-    return [
-        _mean_shift(audited, scores, coins, confidence),
-        _black_box(audited, scores, coins, which, confidence),
-    ]
+    return [_mean_shift(audited, scores, coins, confidence), _black_box(audited, found, confidence)]
 
 
 def _mean_shift(audited: Audited, scores: np.ndarray, coins: np.ndarray, confidence: float) -> Part:
     """Of one release; the accountant's composition makes the run of it."""
-    inside, outside = scores[coins], scores[~coins]
+    claim, inside, outside = audited.claim, scores[coins], scores[~coins]
     mu = statistics.shift_at_least(inside, outside, confidence)
-    lower = supported(audited.claim, 1 / mu if mu > 0 else math.inf)
-    claimed = 1 / audited.claim.multiplier
+    lower = supported(claim, 1 / mu if mu > 0 else math.inf)
+    claimed = 1 / claim.multiplier
     p = statistics.shift_p(inside, outside, claimed * 1.001)
     found = statistics.shift(inside, outside)
     says = (
-        f"one client shifts one release by {found:.4g} standard deviations, at least {mu:.4g}; claimed:"
-        f" {claimed:.4g} ({len(scores)} scores of canaries)"
+        f"one {claim.unit} shifts one release by {found:.4g} standard deviations, at least {mu:.4g};"
+        f" claimed: {claimed:.4g} ({len(scores)} scores of canaries)"
     )
     verdict = judged(p, (1 - audited.confidence) / 10)
     return Part("mean shift", verdict, says, found, p, lower)
 
 
-def _black_box(
-    audited: Audited, scores: np.ndarray, coins: np.ndarray, which: np.ndarray, confidence: float
-) -> Part:
+def _black_box(audited: Audited, found: Plays, confidence: float) -> Part:
     """Scores of each canary's whole run. Threshold and number of guesses follow from the claim, so
     they are chosen before a score is seen.
     """
-    claim, (_, place) = audited.claim, np.unique(which, return_inverse=True)
-    expected = 1 / claim.multiplier
+    claim, seen = audited.claim, found.counts > 0
+    times, coin = found.counts[seen], found.inside[seen]
+    rate = claim.seen.rate if claim.secret else 1.0
+    expected = rate / (claim.multiplier * (claim.proved_scale if claim.of_local_sums else 1.0))
     middle = 0.0 if not claim.adds else expected / 2
-    times = np.bincount(place)
-    total = np.bincount(place, scores - middle) / np.sqrt(times)
-    coin = np.bincount(place, coins) > 0
+    total = (found.totals[seen] - middle * times) / np.sqrt(times)
     mu, n = expected * math.sqrt(float(times.mean())), len(total)
     each = statistics.shared(confidence, 2)
     hits = _by_rates(total, coin, mu, claim.delta, each)
@@ -70,8 +65,8 @@ def _black_box(
     one_run = statistics.one_run_eps(correct, right, n, claim.delta, each)
     p = statistics.one_run_p(correct, right, n, claim.eps, claim.delta)
     says = (
-        f"{n} canaries, {int(times.mean())} rounds: two rates prove {hits:.4g}, {correct} right of {right}"
-        f" guesses prove {one_run:.4g}"
+        f"{n} canaries, {int(times.mean())} releases: two rates prove {hits:.4g}, {correct} right of"
+        f" {right} guesses prove {one_run:.4g}"
     )
     return Part("black box", "violated" if p < SURE else "holds", says, float(correct), p, max(hits, one_run))
 

@@ -51,10 +51,10 @@ class Claim:
 
     @property
     def factor(self) -> float:
-        """Sensitivity / C, as declared; where C changes, what the relation means."""
-        if self.main.get("sensitivity") is not None:
-            return float(self.main["sensitivity"]) / float(self.main["clip"])
-        return 2.0 if self.neighbours == "replace_one" else 1.0
+        """Sensitivity / C, as declared, also where C changes."""
+        if "sensitivity_over_clip" in self.main:
+            return float(self.main["sensitivity_over_clip"])
+        return float(self.main["sensitivity"]) / float(self.main["clip"])
 
     @property
     def std_ratio(self) -> float:
@@ -64,19 +64,48 @@ class Claim:
         return self.multiplier * self.factor
 
     @property
+    def clip(self) -> float | None:
+        """C; None where it is the median of norms."""
+        return None if self.median else float(self.main["clip"])
+
+    @property
+    def release(self) -> str:
+        """The kind of the main release: update, gradient."""
+        return str(self.main["kind"])
+
+    @property
     def noise(self) -> dict[str, float]:
         """Release -> declared noise multiplier."""
-        return {"update": self.std_ratio / self.factor, **self.further}
+        return {self.release: self.std_ratio / self.factor, **self.further}
+
+    def weight(self, records: int) -> float:
+        """Of a record in the mean of its lot, for a client with so many records: by the record of
+        lots, and never by the size that was drawn.
+        """
+        lots = self.main["lots"]
+        return 1 / float(lots["batch_size"]) if "batch_size" in lots else 1 / (lots["sample_rate"] * records)
 
     @property
     def median(self) -> bool:
-        """Whether C is the median of private norms: then no sensitivity is declared."""
+        """Whether C is the median of private norms. What is audited is the claim of the noise, C
+        being given.
+        """
         return isinstance(self.main.get("clip"), str)
 
     @property
     def adds(self) -> bool:
         """add_remove_one: the unit is there, or contributes nothing."""
         return self.neighbours == "add_remove_one"
+
+    @property
+    def secret(self) -> bool:
+        """Whether the observer does not know which draws had the unit: sampling amplifies."""
+        return self.seen.mechanism in ("poisson", "fixed")
+
+    @property
+    def of_local_sums(self) -> bool:
+        """Whether clients noise their messages, and the observer sees their sums alone."""
+        return self.trust == "local" and self.unit == "client" and self.observer == "third_party"
 
     @property
     def by_sums(self) -> bool:
@@ -94,7 +123,7 @@ class Claim:
         """
         if self.trust == "secagg" and not self.by_sums:
             return max(1.0, self.seen.scale)
-        if self.trust == "local" and self.observer == "third_party":
+        if self.of_local_sums:
             return max(math.sqrt(self.main["sampling"]["cohort"]), self.seen.scale)
         return self.seen.scale
 
@@ -110,7 +139,7 @@ def _read(record: Mapping[str, Any]) -> Claim:
     accounted, releases = guarantee.accounted, record["releases"]
     assert accounted is not None
     assert accounted.as_one_of
-    return Claim(
+    claim = Claim(
         eps=float(record["eps"]),
         delta=float(record["delta"]),
         unit=str(record["unit"]),
@@ -124,3 +153,5 @@ def _read(record: Mapping[str, Any]) -> Claim:
         further={FURTHER[each["kind"]]: float(each["noise_multiplier"]) for each in releases[1:]},
         leaks=tuple(record["leaks"]),
     )
+    assert claim.factor > 0
+    return claim

@@ -9,7 +9,7 @@ below by itself: it is the eps that the accountant would have claimed, had it se
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from dpfl_bench.audit import statistics
@@ -23,13 +23,16 @@ from dpfl_bench.privacy import accounting
 EVEN = 1e-3  # by how much accountants may differ from each other
 
 
-def supported(claim: Claim, multiplier: float, times: int | None = None) -> float:
+def supported(claim: Claim, multiplier: float, times: int | None = None, rate: float | None = None) -> float:
     """eps at the claim's delta, of joint noise multiplier `multiplier`.
 
-    times: how many releases of the worst client there were; None: as accounted.
+    times: how many releases of the worst unit there were. rate: how often a unit is drawn, at
+    least. None: as accounted.
     """
     times = claim.seen.times if times is None else times
     seen = replace(claim.seen, companions=(), times=times, scale=claim.proved_scale)
+    if rate is not None and claim.secret:
+        seen = replace(seen, rate=rate, sample=round(rate * seen.population))
     if multiplier in (0.0, math.inf):
         return math.inf if multiplier == 0 else 0.0
     if seen.mechanism == "gaussian" and not seen.rounds:
@@ -38,10 +41,16 @@ def supported(claim: Claim, multiplier: float, times: int | None = None) -> floa
 
 
 def parts(
-    audited: Audited, moved: Moved, spreads: Sequence[Spread], times: int, confidence: float
+    audited: Audited,
+    moved: Moved,
+    spreads: Sequence[Spread],
+    times: int,
+    confidence: float,
+    rate: Callable[[float], float] | None = None,
 ) -> list[Part]:
     """moved: the shift that was reached. spreads: the standardised noise of each release that hides
-    it. times: in how many rounds the worst client really took part. confidence: of the bound.
+    it. times: how many releases of the worst unit there really were. confidence: of the bound.
+    rate: how often a unit was drawn, at least, at a confidence; None: as accounted.
     """
     claim = audited.claim
     if not any(moved.joint.values()):
@@ -49,7 +58,8 @@ def parts(
     counted = times if claim.seen.mechanism == "gaussian" and not claim.seen.rounds else None
 
     def proved(confidence: float) -> float:
-        return supported(claim, _measured(claim, moved, spreads, confidence), counted)
+        drawn = None if rate is None else rate(confidence)
+        return supported(claim, _measured(claim, moved, spreads, confidence), counted, drawn)
 
     lower, surely = proved(confidence), proved(1 - SURE)
     stated = accounting.epsilon(claim.seen, claim.multiplier, claim.delta)

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 Verdict = Literal["holds", "violated", "inconclusive"]
+LEAKS = "not accounted"
 SURE = 1e-6  # a claim is said to be violated below this p
 
 
@@ -50,13 +51,18 @@ def unable(name: str, reason: str) -> Part:
     return Part(name, "inconclusive", reason)
 
 
+def unaccounted(leaks: Sequence[str]) -> Part:
+    """What goes into training outside every accountant: no part looks at it."""
+    return Part(LEAKS, "inconclusive", "; ".join(leaks))
+
+
 def overall(parts: Sequence[Part]) -> Verdict:
-    """violated if any part is. holds if something was proved or tested, and no test is in doubt. A
-    part that can say nothing at all (no p) does not decide.
+    """violated if any part is. holds if something was proved or tested, no test is in doubt, and
+    nothing goes past the accountant. Another part that can say nothing (no p) does not decide.
     """
     if any(part.verdict == "violated" for part in parts):
         return "violated"
-    doubtful = any(part.verdict == "inconclusive" and part.p is not None for part in parts)
+    doubtful = any(p.verdict == "inconclusive" and (p.p is not None or p.part == LEAKS) for p in parts)
     return "holds" if not doubtful and any(part.verdict == "holds" for part in parts) else "inconclusive"
 
 

@@ -34,27 +34,45 @@ MOST_KEPT = 2**22  # numbers of messages that are kept
 class Plays:
     """What came out, standardised by the declared noise.
 
-    sums: the noise of the released sums, (seeds, rounds, d). messages: that of single messages, a
-    list over (seed, round) of (clients, (m, d)); nothing under central trust. scores: how far each
-    canary's axis was seen to move, round by round; in: its coin; which: its (seed, client).
+    sums: the noise of the released sums, (seeds, rounds, d); empty where there are none. messages:
+    that of single messages (record level: of lots), a list over (seed, round) of (clients, (m, d));
+    empty under central trust. scores: how far each canary's axis was seen to move where it took
+    part, round by round; coins: whether it was in. totals, counts: sum and number of what an
+    observer who does not know secret draws sees of each canary, (seeds, canaries); inside: its
+    coin.
     """
 
     sums: np.ndarray
+    totals: np.ndarray
+    counts: np.ndarray
+    inside: np.ndarray
     messages: list[tuple[int, int, np.ndarray, np.ndarray]] = field(default_factory=list)
     scores: list[np.ndarray] = field(default_factory=list)
     coins: list[np.ndarray] = field(default_factory=list)
-    which: list[np.ndarray] = field(default_factory=list)
+
+    @staticmethod
+    def empty(sums: tuple[int, int, int], canaries: int) -> Plays:
+        """sums: the shape of `sums`."""
+        shape = (sums[0], canaries)
+        totals, counts = np.zeros(shape), np.zeros(shape)
+        return Plays(np.zeros(sums, np.float32), totals, counts, np.zeros(shape, bool))
 
     @property
-    def scored(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """(scores, coins, numbers of the canaries), of all rounds, one after the other."""
-        return np.concatenate(self.scores), np.concatenate(self.coins), np.concatenate(self.which)
+    def scored(self) -> tuple[np.ndarray, np.ndarray]:
+        """(scores, coins), of all rounds, one after the other."""
+        return np.concatenate(self.scores), np.concatenate(self.coins)
+
+    def keep(self, place: tuple[int, int], clients: np.ndarray, rows: np.ndarray) -> None:
+        """The noise of messages, as far as there is room."""
+        kept = sum(each.size for *_, each in self.messages)
+        if kept + rows.size <= MOST_KEPT or not self.messages:
+            self.messages.append((*place, clients, rows.astype(np.float32)))
 
 
 def plays(audited: Audited) -> Plays:
     """Play the audited rounds with as many seeds as the canaries ask for."""
     bench = _Bench(audited)
-    found = Plays(np.zeros((bench.seeds, len(bench.rounds), bench.dimension), np.float32))
+    found = Plays.empty((bench.seeds, len(bench.rounds), bench.dimension), bench.canaries)
     for number in range(bench.seeds):
         bench.play_seed(number, found)
     return found
@@ -69,9 +87,8 @@ class _Bench:
         schedule = audited.schedule
         picked = np.linspace(0, schedule.rounds - 1, min(MOST_ROUNDS, schedule.rounds)).round()
         self.rounds = [schedule.round(int(t)) for t in picked]
-        self.canaries = (
-            schedule.clients if self.claim.trust == "local" else min(schedule.clients, self.dimension)
-        )
+        alone = self.claim.trust == "local" and not self.claim.of_local_sums
+        self.canaries = schedule.clients if alone else min(schedule.clients, self.dimension)
         self.seeds = self._seeds(schedule.cohort_size)
         self.known = self._known(schedule.clients)
 
@@ -96,14 +113,13 @@ class _Bench:
     def play_seed(self, number: int, found: Plays) -> None:
         """All rounds with the noise of one more seed. Its number 0 is the run's own."""
         seed = self.audited.seed + number
-        coins = rng.generator(seed, "audit-coins").random(self.canaries) < 0.5
+        coins = found.inside[number] = rng.generator(seed, "audit-coins").random(self.canaries) < 0.5
         player = replace(self.player.with_noise_of(seed), offer=lambda ids, _: self._offer(ids, coins))
         state = player.start(self.audited.x)
         for index, round in enumerate(self.rounds):
-            clip = state.clip or 1.0
             after = played(player, state, round)
             state = replace(after, server=state.server)  # noise alone would carry the model away
-            self._keep(player.diary, round, clip, coins, (number, index), found)
+            self._keep(player.diary, round, coins, (number, index), found)
 
     def _offer(self, ids: np.ndarray, coins: np.ndarray) -> Tensor:
         rows = self.known[torch.from_numpy(ids)].expand(-1, self.dimension).clone()
@@ -119,7 +135,6 @@ class _Bench:
         self,
         diary: Diary,
         round: PlannedRound,
-        clip: float,
         coins: np.ndarray,
         place: tuple[int, int],
         found: Plays,
@@ -128,7 +143,7 @@ class _Bench:
         clients, bounded, count = diary.clients, diary.bounded, len(round.cohort)
         if not count and self.claim.trust != "central":
             return
-        alone = self.claim.std_ratio * clip  # of a message under local trust, else of the sum
+        alone = self.claim.std_ratio * diary.clip  # of a message under local trust, else of the sum
         std = alone * (math.sqrt(count) if self.claim.trust == "local" else 1.0)
         total = diary.sent.mean.double().cpu().numpy() * round.divisor
         noise = total - (bounded.sum(0) if count else 0.0)
@@ -142,14 +157,24 @@ class _Bench:
             own = own * coins[ids]  # one that is absent offers nothing
         share = noise[axes]
         if self.claim.trust != "central":
-            messages = diary.messages
             each = alone * (count**-0.5 if self.claim.trust == "secagg" else 1.0)
-            residuals = ((messages - bounded) / each).astype(np.float32)
+            residuals = (diary.messages - bounded) / each
             if self.claim.trust == "local":
                 share = residuals[canary, axes] * each
-            kept = sum(rows.size for *_, rows in found.messages)
-            if kept + residuals.size <= MOST_KEPT or not found.messages:
-                found.messages.append((*place, clients, residuals))
-        found.scores.append((own + share) / alone)
+            found.keep(place, clients, residuals)
+        scores = (own + share) / alone
+        found.scores.append(scores)
         found.coins.append(coins[ids])
-        found.which.append(place[0] * self.canaries + ids)
+        self._add_up(found, place[0], ids, scores, own / std, noise[: self.canaries] / std)
+
+    def _add_up(
+        self, found: Plays, seed: int, ids: np.ndarray, scores: np.ndarray, own: np.ndarray, noise: np.ndarray
+    ) -> None:
+        """What the observer adds up. Who does not know the cohort counts every round."""
+        if self.claim.secret:
+            found.totals[seed] += noise
+            found.totals[seed, ids] += own
+            found.counts[seed] += 1
+        else:
+            found.totals[seed, ids] += own + noise[ids] if self.claim.of_local_sums else scores
+            found.counts[seed, ids] += 1

@@ -24,7 +24,7 @@ from torch import Tensor
 from dpfl_bench import rng
 from dpfl_bench.algorithms.base import Sent
 from dpfl_bench.audit.audited_run import Audited
-from dpfl_bench.audit.finding import Part, exact, unable
+from dpfl_bench.audit.finding import Part, exact
 from dpfl_bench.audit.watched import Watched, played
 from dpfl_bench.audit.worlds import World, neighbours, offering
 from dpfl_bench.federation.schedule import PlannedRound
@@ -50,15 +50,20 @@ class Moved:
     def take(self, pair: Mapping[str, float], how: str, noise: Mapping[str, float]) -> None:
         """The distances of one pair of worlds. noise: the declared noise multipliers."""
         for release, distance in pair.items():
-            if not distance <= self.far.get(release, -1.0):
-                self.far[release], self.how[release] = distance, how
+            self.note(release, distance, how)
         if not shift(pair, noise) <= shift(self.joint, noise):
             self.joint = dict(pair)
+
+    def note(self, what: str, distance: float, how: str) -> None:
+        """What is not a number is as far as can be."""
+        far = math.inf if math.isnan(distance) else distance
+        if far > self.far.get(what, -1.0):
+            self.far[what], self.how[what] = far, how
 
 
 def shift(distances: Mapping[str, float], noise: Mapping[str, float]) -> float:
     """In standard deviations, of a round's sums together. distances: over the sensitivities."""
-    if any(distance > 0 and noise[name] == 0 for name, distance in distances.items()):
+    if any(not d < math.inf or (d > 0 and noise[name] == 0) for name, d in distances.items()):
         return math.inf
     return math.hypot(*(distance / noise[name] for name, distance in distances.items() if distance))
 
@@ -73,8 +78,6 @@ def moved(audited: Audited) -> Moved:
 
 def parts(audited: Audited, found: Moved) -> list[Part]:
     """What was found, against what was declared."""
-    if audited.claim.median:
-        return [unable("replay", "C is the median of private norms: no sensitivity is declared")]
     worst = max(found.far, key=lambda name: found.far[name])
     ratio = found.far[worst]
     says = (
@@ -135,22 +138,22 @@ class _Replay:
     def play(self, rounds: list[PlannedRound]) -> None:
         player = Watched.of(self.audited.player)
         start = player.start(self.audited.x)
-        self.direction = _direction(self.audited, len(start.server.x))
+        self.direction = direction(self.audited, len(start.server.x))
         state, worlds = start, self._worlds(start.clip)
-        others = {w.name: _with_memory(start) for w in worlds if w.update is None}
-        shares, own = player.with_noise_of(self.audited.seed + 1), _with_memory(start)
+        others = {w.name: with_memory(start) for w in worlds if w.update is None}
+        shares, own = player.with_noise_of(self.audited.seed + 1), with_memory(start)
         for round in rounds:
             after = played(player, state, round)
-            diary = player.diary
+            diary, clip = player.diary, player.diary.clip
             assert diary.sent is not None
             if len(round.cohort) > 1 and state.memory is not None:
                 own = _past(played(shares, own, round, diary.sent), after)
-                self._compare_memory(diary.bounded, shares.diary.bounded, state.clip)
+                self._compare_memory(diary.bounded, shares.diary.bounded, clip)
             seen = {"as it is": _Release.of(self, diary.sent, round, state, after)}
             rows = {int(i): row for ids, chunk in diary.offered for i, row in zip(ids, chunk, strict=True)}
             absent = None
             for world in worlds:
-                other = self._in(world, player, rows)
+                other = self._in(world, player, rows, clip)
                 before = others.get(world.name, replace(state, memory=None))
                 end = played(other, before, round, diary.sent)
                 assert other.diary.sent is not None
@@ -159,7 +162,7 @@ class _Replay:
                     absent = seen[world.name].without(_row(other, self.target))
                 if world.update is None:
                     others[world.name] = _past(end, after)
-            self._compare(seen, absent, round, state.clip)
+            self._compare(seen, absent, round, clip)
             state = after
         self.found.rounds, self.found.worlds = len(rounds), len(worlds) + 1
 
@@ -167,9 +170,10 @@ class _Replay:
         federation = self.audited.job.data.federation
         return neighbours(federation, self.target, self.direction, clip or 1.0)
 
-    def _in(self, world: World, player: Watched, rows: Mapping[int, Tensor]) -> Watched:
+    def _in(self, world: World, player: Watched, rows: Mapping[int, Tensor], clip: float) -> Watched:
         offer = None if world.update is None else offering(rows, self.target, world.update)
-        return Watched.of(player, offer, federation=world.federation)
+        other = Watched.of(player, offer, federation=world.federation)
+        return replace(other, given=clip) if self.audited.claim.median else other
 
     def _compare(
         self, seen: Mapping[str, _Release], absent: _Release | None, round: PlannedRound, clip: float
@@ -184,7 +188,7 @@ class _Replay:
             one, other = seen[a], seen[b]
             rounding = 4 * one.eps * max(one.size, other.size)
             distance = float(np.linalg.norm(one.total - other.total)) - rounding
-            pair = {"update": max(0.0, distance) / (claim.factor * clip)}
+            pair = {claim.release: max(0.0, distance) / (claim.factor * clip)}
             for name in claim.further:
                 gap = abs(one.further[name] - other.further[name]) - 64 * one.eps * one.scale_of(name)
                 pair[name] = max(0.0, gap) / claim.sensitivity_of(name, clip)
@@ -240,7 +244,7 @@ def _row(player: Watched, client: int) -> np.ndarray | None:
     return row
 
 
-def _with_memory(state: TrainingState) -> TrainingState:
+def with_memory(state: TrainingState) -> TrainingState:
     return replace(state, memory=None if state.memory is None else state.memory.clone())
 
 
@@ -249,7 +253,7 @@ def _past(own: TrainingState, seen: TrainingState) -> TrainingState:
     return replace(seen, memory=own.memory)
 
 
-def _direction(audited: Audited, dimension: int) -> Tensor:
+def direction(audited: Audited, dimension: int) -> Tensor:
     """A unit vector, (d,)."""
     drawn = rng.generator(audited.seed, "audit").standard_normal(dimension)
     like = audited.x

@@ -45,18 +45,24 @@ class Spread:
 
 
 def main_noise(audited: Audited, found: Plays) -> Spread:
-    """The noise that hides a client's update: of messages under local trust, else of sums."""
-    if audited.claim.trust == "local":
-        return Spread.of("update", np.concatenate([rows.ravel() for *_, rows in found.messages]))
-    return Spread.of("update", found.sums)
+    """The noise that hides a unit: of messages under local trust, of lots, else of sums."""
+    claim = audited.claim
+    if claim.trust == "local" or not found.sums.size:
+        return Spread.of(claim.release, np.concatenate([rows.ravel() for *_, rows in found.messages]))
+    return Spread.of(claim.release, found.sums)
 
 
 def parts(audited: Audited, found: Plays, scalars: Sequence[Spread]) -> list[Part]:
-    spreads = [Spread.of("sum", found.sums), *scalars]
+    spreads = [*([Spread.of("sum", found.sums)] if found.sums.size else []), *scalars]
     if found.messages:
         rows = [rows.ravel() for *_, rows in found.messages]
-        spreads.append(Spread.of("message", np.concatenate(rows)))
-    return [_scale(audited, spreads), _shape(audited, found), _independence(audited, found)]
+        spreads.append(Spread.of(_single(audited), np.concatenate(rows)))
+    return [_scale(audited, spreads), *law(audited, found)]
+
+
+def law(audited: Audited, found: Plays) -> list[Part]:
+    """Shape and independence alone."""
+    return [_shape(audited, found), _independence(audited, found)]
 
 
 def _scale(audited: Audited, spreads: Sequence[Spread]) -> Part:
@@ -72,10 +78,14 @@ def _scale(audited: Audited, spreads: Sequence[Spread]) -> Part:
     )
 
 
+def _single(audited: Audited) -> str:
+    return "message" if audited.claim.unit == "client" else "lot"
+
+
 def _shape(audited: Audited, found: Plays) -> Part:
-    kinds = {"sum": found.sums.ravel()}
+    kinds = {"sum": found.sums.ravel()} if found.sums.size else {}
     if found.messages:
-        kinds["message"] = np.concatenate([rows.ravel() for *_, rows in found.messages])
+        kinds[_single(audited)] = np.concatenate([rows.ravel() for *_, rows in found.messages])
     tests = {name: statistics.shape(values[:SHAPED].astype(np.float64)) for name, values in kinds.items()}
     worst = min(tests, key=lambda name: tests[name][1])
     p = statistics.joint_p(p for _, p in tests.values())
@@ -100,11 +110,13 @@ Test = tuple[float, float]
 
 def _correlations(found: Plays) -> list[tuple[str, Test | None]]:
     seeds, rounds, d = found.sums.shape
-    listed = [
-        ("seeds", _pairs([*found.sums[:TESTED].reshape(-1, rounds * d)])),
-        ("rounds", _pairs([*found.sums.transpose(1, 0, 2)[:TESTED].reshape(-1, seeds * d)])),
-        ("coordinates", statistics.lagged(found.sums.reshape(-1, d)) if d > 1 else None),
-    ]
+    listed: list[tuple[str, Test | None]] = []
+    if found.sums.size:
+        listed += [
+            ("seeds", _pairs([*found.sums[:TESTED].reshape(-1, rounds * d)])),
+            ("rounds", _pairs([*found.sums.transpose(1, 0, 2)[:TESTED].reshape(-1, seeds * d)])),
+            ("coordinates", statistics.lagged(found.sums.reshape(-1, d)) if d > 1 else None),
+        ]
     if found.messages:
         whole = _whole(found.messages)
         listed += [

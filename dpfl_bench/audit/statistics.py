@@ -178,6 +178,18 @@ def two_rates(hits: int, inside: int, alarms: int, outside: int, delta: float, c
     return max(0.0, math.log((least - delta) / most)) if least > delta else 0.0
 
 
+def two_rates_p(hits: int, inside: int, alarms: int, outside: int, eps: float) -> float:
+    """p of (eps, 0): the largest doubt at which `two_rates` proves no more than eps."""
+    low, high = -300.0, 0.0  # log10
+    if two_rates(hits, inside, alarms, outside, 0.0, 0.5) <= eps:
+        return 1.0
+    while high - low > 0.01:
+        middle = (low + high) / 2
+        fits = two_rates(hits, inside, alarms, outside, 0.0, 1 - 10**middle) <= eps
+        low, high = (middle, high) if fits else (low, middle)
+    return float(10**high)
+
+
 def best_threshold(mu: float, inside: int, outside: int, delta: float, confidence: float) -> float:
     """The score above which `two_rates` is expected to prove most, chosen before any score is seen.
     Scores: N(0, 1) outside, N(mu, 1) inside.
@@ -253,6 +265,18 @@ def counts_p(counts: Array, trials: int, rate: float, fixed: bool) -> float:
         return 1.0 if np.all(counts == expected) else 0.0
     squares = float(((counts - expected) ** 2).sum()) / spread
     return scale_p(squares * (n - 1) / n, n - 1) if fixed else scale_p(squares, n)
+
+
+def share_p(hits: int, count: int, share: float) -> float:
+    """p of a probability, two-sided."""
+    return float(stats.binomtest(hits, count, share).pvalue) if count else 1.0
+
+
+def even_p(counts: Array) -> float:
+    """p of equal probabilities, against any other ones."""
+    if len(counts) < 2 or counts.sum() < 5 * len(counts):
+        return 1.0
+    return float(stats.chisquare(counts).pvalue)
 
 
 def mean_p(values: Array, mean: float, variance: float) -> float:

@@ -36,6 +36,7 @@ class Diary:
     # chunk by chunk: clients, their bounded updates, their messages
     rows: list[tuple[np.ndarray, Tensor, Tensor]] = field(default_factory=list)
     sent: Sent | None = None
+    clip: float = 1.0  # C
 
     def clear(self) -> None:
         self.offered, self.rows, self.sent = [], [], None
@@ -74,7 +75,7 @@ class WatchedPassage(SendPassage):
         super()._count(bounded, messages, norms)
 
     def sent(self, ledger: Ledger) -> Sent:
-        self._diary.sent = super().sent(ledger)
+        self._diary.sent, self._diary.clip = super().sent(ledger), self.clip or 1.0
         return self._diary.sent
 
 
@@ -82,6 +83,7 @@ class WatchedPassage(SendPassage):
 class Watched(RoundPlayer):
     diary: Diary = field(default_factory=Diary)
     offer: Offer | None = None
+    given: float | None = None  # C of another world, where it is the median of norms
 
     @staticmethod
     def of(player: RoundPlayer, offer: Offer | None = None, **changes: Any) -> Watched:
@@ -94,7 +96,7 @@ class Watched(RoundPlayer):
         return replace(self, send_door=replace(self.send_door, seed=seed), diary=Diary())
 
     def passage(self, round: PlannedRound, clip: float, x: Tensor) -> SendPassage:
-        return WatchedPassage(self.send_door, round, clip, torch.zeros_like(x), self.diary)
+        return WatchedPassage(self.send_door, round, self.given or clip, torch.zeros_like(x), self.diary)
 
     def _offered(
         self,

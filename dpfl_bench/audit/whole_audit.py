@@ -5,9 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from dpfl_bench.audit import canaries, cohorts, evidence, replay, residuals, scalars, statistics
+from dpfl_bench.audit import (
+    canaries,
+    cohorts,
+    evidence,
+    lots,
+    privunit_messages,
+    privunit_parts,
+    record_plays,
+    record_replay,
+    replay,
+    residuals,
+    scalars,
+    statistics,
+    workers,
+)
 from dpfl_bench.audit.audited_run import Asked, Audited, prepared
-from dpfl_bench.audit.finding import Part, report, unable
+from dpfl_bench.audit.finding import Part, report, unaccounted
 from dpfl_bench.audit.plays import plays
 
 BOUNDS = 3  # bounds from below that share the confidence: noise, mean shift, black box
@@ -28,13 +42,12 @@ def audit(asked: Asked, confidence: float, count: int) -> dict[str, Any]:
 
 def parts(audited: Audited) -> list[Part]:
     claim = audited.claim
-    return _KINDS.get((claim.unit, claim.mechanism), _nothing)(audited)
+    found = [*_KINDS[claim.unit, claim.mechanism](audited), *workers.parts(audited)]
+    return [*found, unaccounted(claim.leaks)] if claim.leaks else found
 
 
 def of_clients(audited: Audited) -> list[Part]:
     """Client level, Gaussian noise."""
-    if audited.claim.median:
-        return _nothing(audited)
     each = statistics.shared(audited.confidence, BOUNDS)
     moved = replay.moved(audited)
     found = plays(audited)
@@ -50,10 +63,51 @@ def of_clients(audited: Audited) -> list[Part]:
     ]
 
 
-def _nothing(audited: Audited) -> list[Part]:
-    claim = audited.claim
-    what = "C is the median of private norms" if claim.median else f"{claim.unit} level, {claim.mechanism}"
-    return [unable("replay", f"{what}: no sensitivity is declared, so nothing can be tested against it")]
+def of_records(audited: Audited) -> list[Part]:
+    """Record level: lot by lot."""
+    each = statistics.shared(audited.confidence, BOUNDS)
+    moved = record_replay.moved(audited)
+    found = record_plays.plays(audited)
+
+    sides = 1.0 if audited.claim.adds else 2.0
+    far = {audited.claim.release: sides * found.farthest / audited.claim.factor}
+    moved.take(far, f"canaries in {len(found.scores)} steps", audited.claim.noise)
+
+    def rate(confidence: float) -> float:
+        return lots.rate_at_least(audited, found, confidence)
+
+    return [
+        *record_replay.parts(audited, moved),
+        *residuals.parts(audited, found, []),
+        *canaries.parts(audited, found, each),
+        *lots.parts(audited, found),
+        *evidence.parts(
+            audited,
+            moved,
+            [residuals.main_noise(audited, found)],
+            lots.participations(audited),
+            each,
+            rate,
+        ),
+    ]
 
 
-_KINDS: dict[tuple[str, str], Callable[[Audited], list[Part]]] = {("client", "gaussian"): of_clients}
+def of_privunit(audited: Audited) -> list[Part]:
+    """Client level, PrivUnit: message by message."""
+    each = statistics.shared(audited.confidence, 2)
+    found = privunit_messages.messages(audited)
+    proved = privunit_parts.parts(audited, found, each)
+    return [
+        privunit_parts.replayed(audited),
+        *proved,
+        *residuals.law(audited, found.plays),
+        *cohorts.parts(audited),
+        privunit_parts.composed(audited, proved, cohorts.participations(audited)),
+    ]
+
+
+_KINDS: dict[tuple[str, str], Callable[[Audited], list[Part]]] = {
+    ("client", "gaussian"): of_clients,
+    ("client", "privunit"): of_privunit,
+    ("record", "gaussian"): of_records,
+}

@@ -52,7 +52,7 @@ def check_observer(settings: Settings, planned: Releases | RecordReleases, obser
     if seen is None:
         raise ConfigError(
             f"privacy.observer={observer}: under privacy.trust={settings.privacy.trust} that observer is"
-            " trusted and sees everything; expected third_party (or privacy=secagg)"
+            " trusted and sees everything; use privacy.observer=third_party or privacy=secagg"
         )
     accounting.candidates(seen, settings.privacy.accountant)
 
@@ -102,7 +102,7 @@ def check_grid(settings: Settings, noise_ratio: float, further: Sequence[float])
         if not noise_grid.sums_exactly(clients, noise):
             raise ConfigError(
                 f"privacy.noise=discrete: noise of {noise:.3g} C is too small for {clients} updates to be"
-                " added up exactly; use gaussian"
+                " added up exactly; use privacy.noise=gaussian"
             )
 
 

@@ -51,6 +51,14 @@ def _branch(path: str) -> str:
     return path.rpartition(".")[0]
 
 
+def namesakes(given: str, known: Sequence[str]) -> list[str]:
+    """The keys of other branches that end as the given one does: memory is engine.memory and
+    privacy.memory.
+    """
+    last = given.rpartition(".")[2]
+    return sorted(path for path in known if path != given and path.rpartition(".")[2] == last)
+
+
 def did_you_mean(near: str | None, otherwise: str = "") -> str:
     """The end of a line that refuses: a question, or what is said where nothing is near."""
     return f"; did you mean {near}?" if near is not None else f"; {otherwise}" if otherwise else ""

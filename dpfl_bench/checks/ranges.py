@@ -84,5 +84,6 @@ def check(path: str, value: Any, allowed: Range) -> None:
             repr(value) if short != value and isinstance(value, float) and float(short) != value else short
         )
         expected = allowed.expected if isinstance(allowed.expected, str) else allowed.expected(value)
-        meant = nearest.did_you_mean(nearest.choice(str(value), allowed.words))
+        near = nearest.choice(str(value), allowed.words)
+        meant = nearest.did_you_mean(near and f"{path}={near}")
         raise ConfigError(f"{path}={shown}: expected {expected}{meant}")

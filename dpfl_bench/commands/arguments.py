@@ -11,10 +11,15 @@ from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 from dpfl_bench.checks import nearest
+from dpfl_bench.machine.colour import HELP, REFUSAL, Rules, painted
 
 
 class _Parser(argparse.ArgumentParser):
     """Refuses in one line, as settings are refused."""
+
+    def print_help(self, file: Any = None) -> None:
+        stream = file or sys.stdout
+        stream.write(painted(self.format_help(), stream, HELP))
 
     def error(self, message: str) -> NoReturn:
         unknown = message.removeprefix("unrecognized arguments: ").split()
@@ -56,11 +61,12 @@ def add_settings(parser: argparse.ArgumentParser, words: str = "key=value or gro
     )
 
 
-def answer(record: Any, as_json: bool, text: Callable[[Any], str]) -> None:
-    """On stdout: the record for a person, or as JSON."""
-    sys.stdout.write(json.dumps(record, indent=2) + "\n" if as_json else text(record))
+def answer(record: Any, as_json: bool, text: Callable[[Any], str], rules: Rules = ()) -> None:
+    """On stdout: the record for a person, coloured by the rules, or as JSON."""
+    as_text = json.dumps(record, indent=2) + "\n" if as_json else painted(text(record), sys.stdout, rules)
+    sys.stdout.write(as_text)
 
 
 def complain(line: str) -> None:
     """On stderr."""
-    sys.stderr.write(f"dpfl-bench: {line}\n")
+    sys.stderr.write(painted(f"dpfl-bench: {line}\n", sys.stderr, REFUSAL))

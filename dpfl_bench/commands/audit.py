@@ -6,6 +6,7 @@ from typing import Any
 
 from dpfl_bench.checks.errors import ConfigError
 from dpfl_bench.commands import arguments
+from dpfl_bench.machine.colour import VERDICTS
 from dpfl_bench.machine.imports import preload
 
 EXAMPLES = (
@@ -37,7 +38,7 @@ def command(words: list[str]) -> int:
 
     question = asked(flags.overrides, flags.config_dir, flags.config_name)
     found = audit(question, flags.confidence, flags.canaries)
-    arguments.answer(clean(found) if flags.json else found, flags.json, text)
+    arguments.answer(clean(found) if flags.json else found, flags.json, text, VERDICTS)
     return 1 if found["verdict"] == "violated" else 0
 
 

@@ -38,7 +38,8 @@ def command(words: list[str]) -> int:
     if verb == "show":
         return _show(others)
     given = " ".join(["data", *words[:1]])
-    meant = nearest.did_you_mean(nearest.choice(verb, ("list", "fetch", "verify", "show")))
+    near = nearest.choice(verb, ("list", "fetch", "verify", "show"))
+    meant = nearest.did_you_mean(near and f"data {near}")
     arguments.complain(f"{given}: expected data list, fetch, verify or show{meant} (dpfl-bench data --help)")
     return 2
 

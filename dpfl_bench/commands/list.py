@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dpfl_bench.commands import arguments
+from dpfl_bench.machine.colour import HEADINGS
 
 EXAMPLES = ("list", "list -cd DIR --json", "list papers")
 
@@ -23,5 +24,5 @@ def command(words: list[str]) -> int:
         return 0
     from dpfl_bench.config import catalogue
 
-    arguments.answer(catalogue.entries(flags.config_dir), flags.json, catalogue.text)
+    arguments.answer(catalogue.entries(flags.config_dir), flags.json, catalogue.text, HEADINGS)
     return 0

@@ -2,6 +2,9 @@
 arguments.
 """
 
+from dpfl_bench.machine.colour import BOLD, GREEN
+
+RULES = ((r"^usage:|^  [a-z]+(?= )", BOLD), (r"^ {14}(dpfl-bench|eval) .*$", GREEN))
 TEXT = """\
 dpfl-bench: experiments in differentially private federated learning
 

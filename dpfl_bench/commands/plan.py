@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from dpfl_bench.checks.errors import ConfigError
 from dpfl_bench.commands import arguments
+from dpfl_bench.machine.colour import PLAN
 
 if TYPE_CHECKING:
     from dpfl_bench.config.compose import Composed, Composer
@@ -35,7 +36,7 @@ def command(words: list[str]) -> int:
     divides = any(override.startswith("local_steps=divisors") for override in flags.overrides)
     if not (flags.multirun or divides or compose.sweeps(flags.overrides)):
         planned = _planned(compose.composed(*asks), flags.json or flags.views, flags.views)
-        arguments.answer(planned, flags.json, plan_text.text)
+        arguments.answer(planned, flags.json, plan_text.text, PLAN)
         return 0
     composer, plans = compose.composer(*asks[1:]), []
     for job in _jobs(composer, flags.overrides):

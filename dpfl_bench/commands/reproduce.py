@@ -43,7 +43,8 @@ def command(words: list[str]) -> int:
             launcher.append(override)
         else:
             expected = ", ".join((*KEYS, "hydra/launcher"))
-            meant = nearest.did_you_mean(nearest.choice(key, (*KEYS, "hydra/launcher")))
+            near = nearest.choice(key, (*KEYS, "hydra/launcher"))
+            meant = nearest.did_you_mean(near and f"{near}={value}")
             arguments.complain(
                 f"{override}: expected one of {expected}{meant} (an artefact's file has the rest)"
             )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import shlex
 import sys
 from collections.abc import Sequence
@@ -17,9 +18,11 @@ EXAMPLES = (
 )
 READ = (
     "docs/settings.md (every key), docs/sweeps.md (sweeps), docs/reproduce.md (--force, --accept);\n"
-    "`dpfl-bench list` has the choices, `dpfl-bench run --cfg job` every key with its value"
+    "`dpfl-bench list` has the choices, `dpfl-bench run --cfg job` every key with its value. Names that\n"
+    "look alike: engine.memory is GB of this machine, privacy.memory what control variates are made of;\n"
+    "privacy.observer is whose view eps bounds; the launcher joblib is the old name of cores"
 )
-ONLY_OF_SWEEPS = ("--dry-run", "--no-retry", "--detach", "--cancel")
+ONLY_OF_SWEEPS = ("--dry-run", "--no-retry", "--quiet", "--detach", "--cancel")
 NOT_TO_FINISH = ("--no-retry", "--force", "--accept")  # of a command that finishes a sweep
 
 
@@ -34,6 +37,7 @@ def command(words: list[str]) -> int:
     from dpfl_bench.results.provenance import Answer
     from dpfl_bench.sweep import one_run, whole_sweep
 
+    _tell(not flags.quiet)
     config = (flags.config_dir, flags.config_name)
     answer = Answer(flags.force, flags.accept)
     if not flags.multirun:
@@ -49,10 +53,18 @@ def start_early(words: Sequence[str]) -> None:
     """
     given = set(words)
     elsewhere = {"--dry-run", "hydra/launcher=slurm", "--help", "-h", "--cfg", "-c"}
+    _tell("--quiet" not in given)  # before there are workers
     if given & {"-m", "--multirun"} and not given & elsewhere:
         from dpfl_bench.sweep import fork_server
 
         fork_server.start()
+
+
+def _tell(done: bool) -> None:
+    """Whether each job that is done has a line. Worker processes inherit the answer."""
+    os.environ.pop("DPFL_QUIET", None)
+    if not done:
+        os.environ["DPFL_QUIET"] = "1"
 
 
 def _shown(flags: argparse.Namespace) -> int:
@@ -72,6 +84,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--cfg", "-c", choices=["job", "hydra", "all"], help="show the config instead of running")
     add("--dry-run", action="store_true", help="with -m: the jobs, and how long the rest may take")
     add("--no-retry", action="store_true", help="with -m: leave alone what failed earlier")
+    add("--quiet", action="store_true", help="with -m: the progress, and a line for what failed alone")
     add("--force", action="store_true", help="compute anew what other code or data made; keep it as ID.old-N")
     add("--accept", action="store_true", help="take what other code or data made; origin.json notes it")
     for way, what in (("detach", "the jobs go on"), ("cancel", "the jobs end with a checkpoint")):

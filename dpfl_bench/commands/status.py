@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dpfl_bench.commands import arguments
+from dpfl_bench.machine.colour import STATES
 
 EXAMPLES = ("status", "status outputs/demo", "status outputs/runs/ID --json")
 
@@ -17,5 +18,5 @@ def command(words: list[str]) -> int:
     flags = parser.parse_intermixed_args(words)
     from dpfl_bench.sweep import status
 
-    arguments.answer(status.survey(flags.folder), flags.json, status.text)
+    arguments.answer(status.survey(flags.folder), flags.json, status.text, STATES)
     return 0

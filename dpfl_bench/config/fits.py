@@ -157,7 +157,7 @@ def _check_model(settings: Settings) -> None:
         use = (
             "lstm"
             if _facts(settings).get("tokens")
-            else {3: "cnn"}.get(len(dataset["shape"]), "mlp or logreg")
+            else {3: "cnn"}.get(len(dataset["shape"]), "mlp or model=logreg")
         )
         raise ConfigError(
             f"model={settings.model['name']}: expected records with {_axes(needs['axes'])},"
@@ -197,7 +197,9 @@ def _check_tokens(settings: Settings, wanted: bool | None) -> None:
         f"model={settings.model['name']}: expected records of {'tokens' if wanted else 'numbers'},"
         f" dataset={settings.dataset['name']} holds"
     )
-    raise ConfigError(f"{names} {'tokens; use model=lstm' if tokens else 'numbers; use model=mlp or logreg'}")
+    raise ConfigError(
+        f"{names} {'tokens; use model=lstm' if tokens else 'numbers; use model=mlp or model=logreg'}"
+    )
 
 
 def task(dataset: Mapping[str, Any]) -> str | None:

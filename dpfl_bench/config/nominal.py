@@ -11,7 +11,8 @@ def check(privacy: Privacy) -> None:
     if privacy.nominal is not None and privacy.calibration == "exact":
         raise ConfigError(
             f"privacy.nominal={privacy.nominal:g}: privacy.calibration=exact solves the noise for eps, so no"
-            " other eps is stated for it; say fixed or formula there, or leave it out"
+            " other eps is stated for it; say privacy.calibration=fixed or privacy.calibration=formula, or"
+            " leave it out"
         )
     if privacy.nominal_how is None:
         return

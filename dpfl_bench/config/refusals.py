@@ -55,7 +55,7 @@ def _check_backend(settings: Settings) -> None:
     if settings.privacy.unit != "record":
         raise ConfigError(
             "engine.backend=opacus: expected privacy.unit=record, where single records' gradients are"
-            f" clipped, got {settings.privacy.unit}; use auto"
+            f" clipped, got {settings.privacy.unit}; use engine.backend=auto"
         )
 
 
@@ -67,7 +67,7 @@ def _check_lr(settings: Settings) -> None:
     if settings.lr == "1/L" and target.startswith("dpfl_bench.") and not target.startswith(LINEAR):
         raise ConfigError(
             "lr=1/L: expected a linear model (model=logreg or model=linreg), whose smoothness L is known,"
-            f" got model={settings.model['name']}; say lr as a number"
+            f" got model={settings.model['name']}; say lr=0.1 or another number"
         )
 
 
@@ -162,7 +162,7 @@ def _check_noise(settings: Settings) -> None:
         if key not in wanted and value is not None:
             use = "fixed" if key != "v" else "formula"
             remedy = (
-                f"say {use} there, or leave it out"
+                f"say privacy.calibration={use}, or leave it out"
                 if key == "v" or gaussian != key.startswith("eps")
                 else "leave it out"
             )
@@ -173,8 +173,8 @@ def _check_noise(settings: Settings) -> None:
     nominal.check(privacy)
     if privacy.calibration == "formula" and not (gaussian and privacy.unit == "client"):
         raise ConfigError(
-            "privacy.calibration=formula: the formula is for Gaussian noise on a client's update; use exact"
-            " or fixed"
+            "privacy.calibration=formula: the formula is for Gaussian noise on a client's update; use"
+            " privacy.calibration=exact or privacy.calibration=fixed"
         )
 
 
@@ -194,7 +194,7 @@ def _check_door(settings: Settings) -> None:
         ("norm_noise", privacy.norm_noise, None),
     ):
         if value != usual:
-            remedy = "leave it out" if usual is None else f"say {usual}"
+            remedy = "leave it out" if usual is None else f"say privacy.{key}={usual}"
             shown = f"{value:g}" if isinstance(value, float) else value
             raise ConfigError(f"privacy.{key}={shown}: {reason}; {remedy}, or say privacy.unit=client")
     if "target_step" in settings.measure:
@@ -215,12 +215,12 @@ def _check_lots_of_records(settings: Settings) -> None:
     if settings.lots == "poisson" and privacy.neighbours == "replace_one":
         raise ConfigError(
             f"privacy.neighbours=replace_one: Poisson lots (sample_rate={settings.sample_rate:g}) are"
-            " accounted for under add_remove_one; say that, or use batch_size"
+            " accounted for under privacy.neighbours=add_remove_one; say that, or use batch_size=N"
         )
     if settings.lots == "fixed" and privacy.neighbours == "add_remove_one":
         raise ConfigError(
             f"privacy.neighbours=add_remove_one: lots of fixed size (batch_size={settings.batch_size}) are"
-            " accounted for under replace_one; say that, or use sample_rate"
+            " accounted for under privacy.neighbours=replace_one; say that, or use sample_rate=R"
         )
     if uses_norms(settings.algo) and not naive(settings.algo):
         raise ConfigError(
@@ -240,7 +240,8 @@ def _check_clients(settings: Settings) -> None:
     if privacy.mechanism == "privunit" and privacy.quantile is not None:
         raise ConfigError(
             f"privacy.quantile={privacy.quantile:g}: its bits carry Gaussian noise, which is not accounted"
-            " for beside the pure privacy of privacy.mechanism=privunit; leave it out, or say gaussian"
+            " for beside the pure privacy of privacy.mechanism=privunit; leave it out, or say"
+            " privacy.mechanism=gaussian"
         )
     if privacy.mechanism == "privunit" and privacy.trust != "local":
         raise ConfigError(
@@ -277,7 +278,7 @@ def _check_clip(settings: Settings) -> None:
     if privacy.unit == "record" and settings.lots == "poisson":
         raise ConfigError(
             f"privacy.clip=median: a Poisson lot (sample_rate={settings.sample_rate:g}) may be empty; use"
-            " batch_size or a number"
+            " batch_size=N or privacy.clip=C"
         )
 
 

@@ -124,7 +124,7 @@ def _divide(total: int, name: str, part: int) -> int:
         every = divisors(total)
         below = [k for k in every if k < part][-2:]
         above = [k for k in every if k > part][:2]
-        near = ", ".join(map(str, below + above))
+        near = " or ".join(f"{name}={divisor}" for divisor in below + above)
         raise ConfigError(f"{name}={part}: expected a divisor of total_steps={total}; the nearest are {near}")
     return total // part
 

@@ -55,7 +55,8 @@ def checked(path: str, value: Any, kind: Any) -> Any:
         return checked(path, value, first if word is None else word)
     if origin is Literal:
         if value not in choices:
-            meant = nearest.did_you_mean(nearest.choice(str(value), map(str, choices)))
+            near = nearest.choice(str(value), map(str, choices))
+            meant = nearest.did_you_mean(near and f"{path}={near}")
             raise ConfigError(f"{path}={value}: expected {' or '.join(map(str, choices))}{meant}")
         return value
     if hasattr(kind, "__dataclass_fields__"):

@@ -11,6 +11,7 @@ from dpfl_bench.checks import nearest
 from dpfl_bench.checks.errors import ConfigError
 from dpfl_bench.config.catalogue import GROUPS, named
 
+MOST = 3  # keys that a question names
 SHOWS = "dpfl-bench run --cfg job shows every key"
 _QUOTED = re.compile(r"'([^']*)'")  # the key that Hydra speaks of
 _KEY_OF_LAUNCHER = re.compile(r"^([a-z]\w*):", re.MULTILINE)
@@ -32,7 +33,8 @@ class Asked:
 
 def key(path: str, shown: str, reference: Mapping[str, Any], config_dir: str | None = None) -> ConfigError:
     """A key that the chosen files do not have. shown: its value as it was typed, as in `=3`."""
-    near = nearest.key(path, [*_paths(reference)])
+    known = [*_paths(reference)]
+    near, namesakes = nearest.key(path, known), nearest.namesakes(path, known)
     lead = f"{path}{shown}: unknown key"
     elsewhere = near is not None and near.rpartition(".")[2] == path.rpartition(".")[2]
     if not elsewhere and (other := _of_another_choice(path, reference, config_dir)):
@@ -42,6 +44,10 @@ def key(path: str, shown: str, reference: Mapping[str, Any], config_dir: str | N
     if near is None:
         has = f"; expected one of {', '.join(siblings)}" if siblings else ""
         return ConfigError(f"{lead}{has} ({SHOWS})")
+    if 1 < len(namesakes) <= MOST:
+        return ConfigError(
+            f"{lead}{nearest.did_you_mean(' or '.join(n + shown for n in namesakes))} ({SHOWS})"
+        )
     is_value = near in GROUPS or not isinstance(_node(reference, near), Mapping)
     return ConfigError(f"{lead}{nearest.did_you_mean(near + shown if is_value else near)} ({SHOWS})")
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import math
 import multiprocessing
+from typing import Any
 
 import numpy as np
-import torch
 
 from dpfl_bench.checks.errors import ConfigError
 from dpfl_bench.config.settings import Settings
@@ -36,19 +36,27 @@ SMALL_ROUND = 2**21  # a round that touches fewer numbers takes longer with work
 
 def chunk(settings: Settings, problem: Problem, federation: Federation) -> int:
     """How many clients are computed at once. On a CPU: as many as the caches hold, but few enough
-    that several workers get chunks. On a GPU: as many as its memory holds.
+    that several workers get chunks. On a GPU: as many as engine.gpu_memory holds. What is free is
+    never asked, for sums over other chunks have other bits.
     """
     if settings.engine.chunk is not None:
         return settings.engine.chunk
     inputs, d = _lot_numbers(settings, federation), problem.dimension
     if federation.features.device.type != "cpu":
-        return max(
-            1, min(GPU_CLIENTS, _memory_numbers(settings, federation) // (VECTORS * d + ACTIVATIONS * inputs))
-        )
+        numbers = int(settings.engine.gpu_memory * 1e9) // federation.dtype.itemsize
+        noises = settings.local_steps if settings.private and settings.privacy.unit == "record" else 0
+        each = (VECTORS + noises) * d + ACTIVATIONS * inputs
+        return max(1, min(GPU_CLIENTS, numbers // each))
     fits, m = CHUNK_NUMBERS // (inputs + d), settings.sampled_clients
     if isinstance(problem, LinearProblem):
         return max(1, min(fits, max(math.ceil(m / 2), CACHE_NUMBERS // (inputs + d))))
     return max(1, min(fits, math.ceil(m / CHUNKS_OF_NETWORKS)))
+
+
+def record(settings: Settings, problem: Problem, federation: Federation) -> dict[str, Any]:
+    """result.json's `engine`: what the last bits of a run follow from, beside the processor."""
+    backend = getattr(problem, "backend", "closed_form")
+    return {"backend": backend, "chunk": chunk(settings, problem, federation)}
 
 
 def crew(settings: Settings, player: RoundPlayer, state: TrainingState) -> Alone | Workers:
@@ -108,6 +116,5 @@ def _memory(settings: Settings, federation: Federation) -> int:
     """Bytes of the working set: engine.memory, or half of what is free."""
     if settings.engine.memory is not None:
         return int(settings.engine.memory * 1e9)
-    where = federation.features.device
-    free = torch.cuda.mem_get_info(where)[0] if where.type == "cuda" else device.free_memory()
+    free = device.free_memory(federation.features.device)
     return (2**32 if free is None else free) // 2

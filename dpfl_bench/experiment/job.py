@@ -76,7 +76,7 @@ def _with_lr(schedule: Schedule, settings: Settings, reference: Reference | None
     if reference is None or not reference.L > 0:
         raise ConfigError(
             "lr=1/L: expected a problem whose smoothness L can be computed (a linear model of moderate size"
-            f" on a CPU), got model={settings.model['name']}; say lr as a number"
+            f" on a CPU), got model={settings.model['name']}; say lr=0.1 or another number"
         )
     return replace(schedule, lr=1 / reference.L)
 

@@ -46,6 +46,7 @@ def _releases(job: Job, budget: Budget) -> list[dict[str, Any]]:
         "bound": privacy.bound,
         "clip": privacy.clip,
         "sensitivity": privacy.sensitivity,
+        "sensitivity_over_clip": privacy.ratio,  # also where C changes
         "noise_std": noise.std,
         "noise_multiplier": None if privunit else noise.multiplier,
         "pure_eps": privunit.release_eps if privunit else None,

@@ -11,7 +11,7 @@ from dpfl_bench.budget.budget import Budget
 from dpfl_bench.budget.guarantee import STOPPED, Guarantee
 from dpfl_bench.config.settings import Settings
 from dpfl_bench.config.targets import naive
-from dpfl_bench.experiment import scored, theory_of_run, train
+from dpfl_bench.experiment import engine, scored, theory_of_run, train
 from dpfl_bench.experiment.job import Job
 from dpfl_bench.results.folder import MEASURES, RunFolder
 from dpfl_bench.results.origin import Origin
@@ -82,6 +82,7 @@ def result(
         "parameters": job.problem.dimension,
         "memory": guarantee.memory,
         "colluding": settings.privacy.colluding if settings.private else None,
+        "engine": engine.record(settings, job.problem, job.data.federation),
         "naive": naive(settings.algo),
         "stop_at_eps": settings.stop_at_eps,
         "average_last": settings.average_last,

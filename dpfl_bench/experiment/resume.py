@@ -81,7 +81,7 @@ def _check_origin(folder: RunFolder, file: Path, job: Job, checkpoint: Checkpoin
     if checkpoint.data != job.data.digest:
         raise ConfigError(
             f"{folder.path}: begun on other data than {job.data.records.source}; expected the same records;"
-            " bring them back, say another outputs=, or delete the folder to begin anew"
+            " bring them back, say outputs=DIR, or delete the folder to begin anew"
         )
     if then.get("package") != now.hashes["package"]:
         say(

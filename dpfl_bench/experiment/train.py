@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -56,7 +55,7 @@ def rounds(
         state, diagnostics = player.play(state, round, crew)
         planned[round.cohort] += player.releases_of(round)
         state.ledger.verify(planned, index + 1 if player.private else 0, player.send_door.sums)
-        if not math.isfinite(state.server.x.abs().max()):  # also of NaN
+        if diagnostics.overflowed:
             raise Diverged(index + 1)
         if diagnostics.all_blanked:
             raise Diverged(index + 1, BLANKED)

@@ -104,7 +104,7 @@ class Federation:
         """The weight of one record in a lot of each of these clients, (c,): one over the lot's
         (expected) size.
         """
-        return torch.from_numpy(self._weights(clients)).to(self.features.device, self.dtype)
+        return device_formats.placed(self._weights(clients), self.features, self.dtype)
 
     def whole_in_float64(self, clients: np.ndarray) -> Iterator[Batch]:
         """Full batches of these clients in float64, one client at a time."""
@@ -128,8 +128,8 @@ class Federation:
 
     def _padded(self, lots: list[Lots], clients: np.ndarray) -> tuple[Tensor, Tensor, np.ndarray]:
         index, weight, sizes = pad(lots, self.offsets[clients], self._weights(clients))
-        where = self.features.device
-        return torch.from_numpy(index).to(where), torch.from_numpy(weight).to(where, self.dtype), sizes
+        placed = device_formats.placed
+        return placed(index, self.features), placed(weight, self.features, self.dtype), sizes
 
     def _weights(self, clients: np.ndarray) -> np.ndarray:
         return np.array([self.lots.weight(int(self.sizes[i])) for i in clients])

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from dpfl_bench.federation.doors.gradient import GradientDoor, RecordCounts
 from dpfl_bench.federation.doors.send_passage import SendPassage
+from dpfl_bench.machine import device
 from dpfl_bench.problems.problem import lengths
 
 NAN = float("nan")
@@ -24,6 +28,7 @@ class Diagnostics:
     clip: float  # C
     blanked: int | None = None  # updates that were not finite and count as zero; None: open doors
     all_blanked: bool = False  # every update was blanked
+    overflowed: bool = False  # a NaN or an infinity is in the next model
     passage: SendPassage | None = None  # that has ended: what is asked of an evaluated round alone
     at_records: bool = False
     target_step: float = NAN  # see server_step.step_estimates
@@ -48,23 +53,65 @@ class Diagnostics:
         return lengths(signal).item(), lengths(noise).item() if passage.door.private else NAN
 
 
+class RoundNumbers(NamedTuple):
+    """What the program has to know of a round that has ended."""
+
+    largest: float  # entry of the next model
+    norm: float  # mean of the updates' norms
+    clipped: float  # share of the updates; at record level how many gradients
+    blanked: float  # updates, or gradients
+    below: float  # `Sums.below`
+    step: float  # the algorithm's own factor
+    target: float  # see server_step.step_estimates
+    estimate: float
+
+    @classmethod
+    def read(cls, where: torch.device, **values: Tensor | float) -> RoundNumbers:
+        """All of them, in one transfer from the device."""
+        return cls(**dict(zip(values, device.numbers(where, *values.values()), strict=True)))
+
+
+def clipped_of(passage: SendPassage, records: RecordCounts | None) -> tuple[Tensor | float, Tensor | float]:
+    """The mean of the updates' norms, and how much was clipped. records: at record level."""
+    if not passage.norms:
+        return NAN, NAN if records is None else records.clipped
+    norms = torch.cat(passage.norms)
+    if records is not None:
+        return norms.mean(), records.clipped
+    if passage.door.bound is None:
+        return norms.mean(), 0.0
+    return norms.mean(), (norms > passage.clip).to(device.wide(norms.device)).mean()
+
+
 def diagnose(
-    passage: SendPassage, gradient_door: GradientDoor | None, records: RecordCounts, server_step: float
+    passage: SendPassage,
+    gradient_door: GradientDoor | None,
+    records: RecordCounts,
+    numbers: RoundNumbers,
+    server_lr: float,
 ) -> Diagnostics:
     """The facts of a round that has ended.
 
     passage: of the cohort's updates. gradient_door: None at client level. records: what came to the
-    gradient door. server_step: goes into the result as it is.
+    gradient door. numbers: the round's, as they were read.
     """
     at_records, bounded = gradient_door is not None, passage.door.bound is not None
-    blanked, units = (records.blanked, records.all) if at_records else (passage.blanked, passage.clients)
-    counted = blanked if at_records or bounded else None, 0 < units == blanked, passage, at_records
-    if not passage.norms:
-        return Diagnostics(NAN, NAN, server_step, passage.clip, *counted)
-    norms = torch.cat(passage.norms)
-    norm = norms.mean().item()
-    if gradient_door is not None:
-        share = float(records.clipped) / max(1, units)
-        return Diagnostics(norm, share, server_step, gradient_door.clip or NAN, *counted)
-    share = (norms > passage.clip).double().mean().item() if bounded else 0.0
-    return Diagnostics(norm, share, server_step, passage.clip if bounded else NAN, *counted)
+    units = records.all if at_records else passage.clients
+    share, clip = numbers.clipped, passage.clip
+    if gradient_door is not None and passage.norms:
+        share, clip = numbers.clipped / max(1, units), gradient_door.clip or NAN
+    elif passage.norms and not bounded:
+        clip = NAN
+    return Diagnostics(
+        update_norm=numbers.norm,
+        clipped_fraction=share if passage.norms else NAN,
+        server_step=server_lr * numbers.step,
+        clip=clip,
+        blanked=int(numbers.blanked) if at_records or bounded else None,
+        all_blanked=0 < units == numbers.blanked,
+        overflowed=not math.isfinite(numbers.largest),
+        passage=passage,
+        at_records=at_records,
+        target_step=numbers.target,
+        step_estimate=numbers.estimate,
+    )

@@ -31,7 +31,8 @@ def natural(owners: int, clients: int) -> None:
     """As many clients as the data set has of its own."""
     if owners == 0:
         raise ValueError(
-            "partition=natural: this data set has no natural clients: use partition=iid, shards or dirichlet"
+            "partition=natural: this data set has no natural clients: use partition=iid or"
+            " partition=dirichlet"
         )
     if owners != clients:
         remedy = f"set clients={owners} (or dataset.clients={clients} where the data are generated)"
@@ -42,5 +43,6 @@ def classes(labelled: bool, name: str) -> None:
     """A partition by class needs records that have one each."""
     if not labelled:
         raise ValueError(
-            f"partition={name} sorts by class but the targets are no classes: use partition=iid or natural"
+            f"partition={name} sorts by class but the targets are no classes: use partition=iid or"
+            " partition=natural"
         )

@@ -19,7 +19,7 @@ from dpfl_bench.algorithms.base import Algorithm, Sent, Server
 from dpfl_bench.checks.ranges import LARGEST_CLIP, LEAST_CLIP
 from dpfl_bench.federation.clients import Federation
 from dpfl_bench.federation.crew import Crew, GroupResult
-from dpfl_bench.federation.diagnostics import Diagnostics, diagnose
+from dpfl_bench.federation.diagnostics import Diagnostics, RoundNumbers, clipped_of, diagnose
 from dpfl_bench.federation.doors.gradient import GradientDoor, GradientPassage, RecordCounts
 from dpfl_bench.federation.doors.send import SendDoor
 from dpfl_bench.federation.doors.send_passage import SendPassage
@@ -27,6 +27,7 @@ from dpfl_bench.federation.local import LocalOracle, Optimiser
 from dpfl_bench.federation.schedule import PlannedRound, Schedule
 from dpfl_bench.federation.server_step import server_step, step_estimates, step_factor
 from dpfl_bench.federation.state import TrainingState
+from dpfl_bench.machine import device
 from dpfl_bench.privacy import bounding
 from dpfl_bench.privacy.ledger import Ledger
 from dpfl_bench.problems.problem import Problem
@@ -92,8 +93,11 @@ class RoundPlayer:
             crew.update_memories(state, sent, round)
         server, velocity = server_step(self.algorithm, self.optimiser, state, sent, round)
         earlier = state.with_this_iterate(self.average_last)
-        after = TrainingState(server, velocity, state.memory, ledger, passage.next_clip(), earlier)
-        return after, self._diagnose(passage, sent, records)
+        numbers = self._numbers(server, passage, sent, records)
+        clip = passage.next_clip(numbers.below)
+        after = TrainingState(server, velocity, state.memory, ledger, clip, earlier)
+        facts = diagnose(passage, self.gradient_door, records, numbers, self.optimiser.server_lr)
+        return after, facts
 
     def passage(self, round: PlannedRound, clip: float, x: Tensor) -> SendPassage:
         """One round at the send door. clip: C. x: the model, (d,)."""
@@ -148,7 +152,7 @@ class RoundPlayer:
         memories change. sent: what passed the doors.
         """
         for clients, messages in own:
-            rows = torch.from_numpy(clients).to(memory.device)
+            rows = device.placed(clients, memory)
             updated = self.algorithm.remember(server, memory[rows], replace(sent, each=messages), round)
             memory.index_copy_(0, rows, updated)
 
@@ -171,14 +175,27 @@ class RoundPlayer:
         if memory is None:
             own = server.x.new_zeros(()).expand(len(clients), len(server.x))
         else:
-            own = memory[torch.from_numpy(clients).to(server.x.device)]
+            own = memory[device.placed(clients, memory)]
         return self.algorithm.client(server, own, local)
 
-    def _diagnose(self, passage: SendPassage, sent: Sent, records: RecordCounts) -> Diagnostics:
-        step = step_factor(self.algorithm, self.optimiser, sent)
+    def _numbers(
+        self, server: Server, passage: SendPassage, sent: Sent, records: RecordCounts
+    ) -> RoundNumbers:
+        """Read what a round leaves behind. server: the next state."""
+        norm, clipped = clipped_of(passage, None if self.gradient_door is None else records)
+        blanked = passage.blanked if self.gradient_door is None else records.blanked
         target, estimate = step_estimates(self.algorithm, passage, sent)
-        facts = diagnose(passage, self.gradient_door, records, step)
-        return replace(facts, target_step=target, step_estimate=estimate)
+        return RoundNumbers.read(
+            server.x.device,
+            largest=server.x.abs().max(),
+            norm=norm,
+            clipped=clipped,
+            blanked=blanked,
+            below=passage.below,
+            step=step_factor(self.algorithm, sent),
+            target=target,
+            estimate=estimate,
+        )
 
 
 def most_groups(dimension: int) -> int:

@@ -33,13 +33,16 @@ def server_step(
     return proposed, velocity
 
 
-def step_factor(algorithm: Algorithm, optimiser: Optimiser, sent: Sent) -> float:
-    """server_lr times the algorithm's own factor, where it has one (`step`, FedEXP)."""
+def step_factor(algorithm: Algorithm, sent: Sent) -> Tensor | float:
+    """The algorithm's own factor of its step, where it has one (`step`, FedEXP); else 1."""
     step = getattr(algorithm, "step", None)
-    return optimiser.server_lr * (float(step(sent)) if step is not None else 1.0)
+    factor: Tensor | float = 1.0 if step is None else step(sent)
+    return factor
 
 
-def step_estimates(algorithm: Algorithm, passage: SendPassage, sent: Sent) -> tuple[float, float]:
+def step_estimates(
+    algorithm: Algorithm, passage: SendPassage, sent: Sent
+) -> tuple[Tensor | float, Tensor | float]:
     """Two diagnostics of `fedexp`'s figure 1, at client level: eta_target of eq. (5), and the
     algorithm's own estimate of it before max(1, .) (`estimate`), NaN where it has none.
 
@@ -48,7 +51,7 @@ def step_estimates(algorithm: Algorithm, passage: SendPassage, sent: Sent) -> tu
     its noise. Without noise towards the server nobody may know it. NaN where that mean is 0.
     """
     estimate = getattr(algorithm, "estimate", None)
-    ours = float("nan") if estimate is None else float(estimate(sent))
+    ours = float("nan") if estimate is None else estimate(sent)
     if not passage.norms:
         return float("nan"), ours
     wide = device.wide(sent.mean.device)
@@ -58,4 +61,4 @@ def step_estimates(algorithm: Algorithm, passage: SendPassage, sent: Sent) -> tu
     elif passage.door.bound == "normalise":
         norms = torch.full_like(norms, clip)
     mean_square = norms.square().sum() / passage.round.divisor
-    return (mean_square / sent.mean.to(wide).square().sum()).item(), ours
+    return mean_square / sent.mean.to(wide).square().sum(), ours

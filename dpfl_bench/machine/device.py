@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from dpfl_bench.checks.errors import ConfigError
 
 if TYPE_CHECKING:
+    import numpy as np
     import torch
     from threadpoolctl import ThreadpoolController
 
@@ -40,6 +41,8 @@ TYPES = (
     ),
     *("meta", "hpu", "mtia", "privateuseone"),
 )
+# whose copies from the CPU can be queued: what is sent is kept aside, and the program goes on
+QUEUED = {"cuda"}
 CPUINFO = Path("/proc/cpuinfo")
 AVX512 = {"SkylakeX", "Cooperlake", "SapphireRapids"}  # OpenBLAS' names of kernels
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # malloc.h
@@ -157,8 +160,50 @@ def _vendor() -> str | None:
     return None
 
 
-def free_memory() -> int | None:
-    """Bytes that can be had without swapping; None where the system does not tell."""
+def apart(tensor: torch.Tensor) -> bool:
+    """Whether the program would wait for a number of this tensor: on a GPU. Code that asks for a
+    number to leave work out does not ask there. It does the work, and gets the same numbers.
+    """
+    return not tensor.is_cpu
+
+
+def numbers(where: torch.device, *values: torch.Tensor | float) -> list[float]:
+    """The values of tensors without axes, and plain numbers, in one transfer from their device."""
+    import torch
+
+    if where.type == "cpu":
+        return list(map(float, values))
+    like = torch.empty(0, dtype=wide(where), device=where)
+    column = [v.to(like) if isinstance(v, torch.Tensor) else like.new_full((), v) for v in values]
+    found: list[float] = torch.stack(column).tolist()
+    return found
+
+
+def placed(
+    numbers: np.ndarray | torch.Tensor, like: torch.Tensor, dtype: torch.dtype | None = None
+) -> torch.Tensor:
+    """The CPU's numbers on the device of `like`, in one piece. dtype: their format there; None:
+    their own.
+    """
+    import torch
+
+    here = numbers if isinstance(numbers, torch.Tensor) else torch.from_numpy(numbers)
+    if dtype is not None:
+        here = here.to(dtype)
+    if like.is_cpu:
+        return here
+    return here.to(like.device, non_blocking=like.device.type in QUEUED)
+
+
+def free_memory(where: torch.device | None = None) -> int | None:
+    """Bytes that can be had without swapping, or that nobody uses of a GPU; None where the system
+    does not tell.
+    """
+    if where is not None and where.type == "cuda":
+        import torch
+
+        free: int = torch.cuda.mem_get_info(where)[0]
+        return free
     try:
         lines = dict(line.split(":", 1) for line in open("/proc/meminfo"))  # noqa: SIM115
         return int(lines["MemAvailable"].split()[0]) * 1024

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 from tqdm import tqdm
@@ -10,3 +11,9 @@ from tqdm import tqdm
 def say(line: str) -> None:
     """On stderr, above a progress line if there is one."""
     tqdm.write(f"dpfl-bench: {line}", file=sys.stderr)
+
+
+def say_done(line: str) -> None:
+    """What a job of a sweep ended with; `run -m --quiet` shows the progress alone."""
+    if not os.environ.get("DPFL_QUIET"):
+        say(line)

@@ -156,6 +156,7 @@ def _facts(record: Record) -> str:
             "nominal ε → ε that holds": _eps(record["eps"]),
             "nominal ε is": text(record["nominal_how"]),
             "not accounted": lines(record["not_accounted"]),
+            "audited": text(record.get("audited", "")),
             "learnt": lines(untrained.told(record.get("untrained", []))),
             "reduced": text(record["reduced"]) or "nothing: the paper's setting",
             "not here": lines(dict.fromkeys(record["lacks"].values())),

@@ -50,7 +50,8 @@ class Asked:
             ("figure.width", self.width, tuple(WIDTHS)),
         ):
             if value not in allowed:
-                meant = nearest.did_you_mean(nearest.choice(value, allowed))
+                near = nearest.choice(value, allowed)
+                meant = nearest.did_you_mean(near and f"{key}={near}")
                 raise ConfigError(f"{key}={value}: expected {' or '.join(allowed)}{meant}")
 
     def evidences(self) -> list[Evidence]:

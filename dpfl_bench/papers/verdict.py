@@ -12,6 +12,7 @@ from dpfl_bench.papers.evidence import Evidence
 from dpfl_bench.papers.overlays import ACCOUNTING
 from dpfl_bench.papers.overview import FILE
 from dpfl_bench.results import made
+from dpfl_bench.results.collect import audited
 from dpfl_bench.results.escape import plain
 from dpfl_bench.results.exhibits import figure, table
 from dpfl_bench.results.folder import RunFolder
@@ -102,6 +103,7 @@ def _record(
         "commands": [command, *(line for each in sweeps for line in each.commands)],
         "unfinished": sum(each.unfinished for each in sweeps),
         "runs": [str(path) for path in runs],
+        **({"audited": told} if (told := audited.of_runs(runs)) else {}),
         "seconds": round(sum(run.result["seconds"] for run in runs.values()), 1),
         "origin": _origin([*runs.values()]),
         "made": made.of_sources(sources),

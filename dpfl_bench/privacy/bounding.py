@@ -17,6 +17,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from dpfl_bench.machine import device
 from dpfl_bench.problems.problem import lengths
 
 # Scales below this become 0. Times a weight, or near the end of float32's range, such a scale
@@ -27,7 +28,7 @@ NEGLIGIBLE = 1e-25
 class Bounded(NamedTuple):
     rows: Tensor  # (c, d)
     norms: Tensor  # (c,): before bounding; 0 where the row is not finite
-    blanked: int  # number of rows that are not finite and count as zero
+    blanked: Tensor | int  # number of rows that are not finite and count as zero
 
 
 def scales(norms: Tensor, bound: float | Tensor) -> Tensor:
@@ -44,20 +45,20 @@ def measured(updates: Tensor) -> Bounded:
     zeros. updates: (c, d).
     """
     norms = lengths(updates)
-    if math.isfinite(norms.sum().item()):
+    if not device.apart(norms) and math.isfinite(norms.sum().item()):
         return Bounded(updates, norms, 0)
     finite = updates.isfinite().all(1)
     rows = updates.where(finite.unsqueeze(1), 0)
     scaled, largest = _by_largest(rows)  # the squares of finite numbers overflow too
     long = (largest.squeeze(1).to(norms) * lengths(scaled)).clamp(max=torch.finfo(norms.dtype).max)
-    return Bounded(rows, norms.where(norms.isfinite(), long), len(rows) - int(finite.sum()))
+    return Bounded(rows, norms.where(norms.isfinite(), long), (~finite).sum())
 
 
 def clip(updates: Tensor, bound: float) -> Bounded:
     """min(1, C / ||u||) u for each row u. updates: (c, d); bound: C."""
     norms = lengths(updates)
     factors = scales(norms, bound)
-    if factors.min().item() > 0:
+    if not device.apart(factors) and factors.min().item() > 0:
         return Bounded(updates * factors.to(updates).unsqueeze(1), norms.to(updates), 0)
     rows, norms, blanked = measured(updates)
     factors = scales(norms, bound)

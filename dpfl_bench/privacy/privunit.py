@@ -33,8 +33,8 @@ _LARGEST_GAMMA = 1 - 1e-9
 def _check_dimension(dimension: int) -> None:
     if not dimension >= 3:
         raise ValueError(
-            f"dimension={dimension}: expected at least 3 (PrivUnit needs a sphere; use the gaussian"
-            " mechanism)"
+            f"dimension={dimension}: expected at least 3 (PrivUnit needs a sphere; use"
+            " privacy.mechanism=gaussian)"
         )
 
 

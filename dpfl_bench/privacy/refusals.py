@@ -50,12 +50,14 @@ def count_out_of_range(key: str, value: float, expected: str) -> PrivacyError:
 def not_everybody(clients: int, rounds: int, cohort_size: int, worst: int) -> PrivacyError:
     return PrivacyError(
         f"sampling=full: expected cohort_size=clients={clients} and worst=rounds={rounds}, got"
-        f" cohort_size={cohort_size}, worst={worst} (use sampling=fixed)"
+        f" cohort_size={cohort_size}, worst={worst} (use client_sampling=fixed)"
     )
 
 
 def pure_without_local_trust(trust: str) -> PrivacyError:
-    return PrivacyError(f"mechanism=pure trust={trust}: expected trust=local (or use mechanism=gaussian)")
+    return PrivacyError(
+        f"mechanism=pure trust={trust}: expected privacy=local (or use privacy.mechanism=gaussian)"
+    )
 
 
 def pure_with_companions(names: Iterable[str]) -> PrivacyError:
@@ -68,7 +70,7 @@ def pure_with_companions(names: Iterable[str]) -> PrivacyError:
 def colluding_without_shares(colluding: int, trust: str) -> PrivacyError:
     return PrivacyError(
         f"privacy.colluding={colluding}: expected 0 under privacy.trust={trust}, where noise is not shared"
-        " (use secagg)"
+        " (use privacy=secagg)"
     )
 
 
@@ -80,9 +82,9 @@ def too_many_colluding(colluding: int, most: int) -> PrivacyError:
 
 
 def lots_not_covered(lots: str, neighbours: str) -> PrivacyError:
-    other = "add_remove_one or batch_size" if lots == "poisson" else "replace_one or sample_rate"
+    other = "add_remove_one or batch_size=N" if lots == "poisson" else "replace_one or sample_rate=R"
     return PrivacyError(
-        f"lots={lots} neighbours={neighbours}: no valid accountant (use neighbours={other} lots)"
+        f"lots={lots} neighbours={neighbours}: no valid accountant (use privacy.neighbours={other})"
     )
 
 
@@ -99,22 +101,22 @@ def record_counts_out_of_range(worst: int, cohort_size: int, holders: int, most:
 def sampling_not_covered(sampling: str, neighbours: str) -> PrivacyError:
     nearest, other = ("replace_one", "poisson") if sampling == "fixed" else ("add_remove_one", "fixed")
     return PrivacyError(
-        f"trust=central sampling={sampling} neighbours={neighbours}: no valid accountant (use"
-        f" neighbours={nearest} or sampling={other})"
+        f"privacy.trust=central client_sampling={sampling} privacy.neighbours={neighbours}: no valid"
+        f" accountant (use privacy.neighbours={nearest} or client_sampling={other})"
     )
 
 
 def no_honest_noise(colluding: int) -> PrivacyError:
     return PrivacyError(
         f"privacy.colluding={colluding}: a poisson cohort may hold no honest noise beside theirs, so there"
-        " is no bound before the cohorts are drawn (use client_sampling=fixed or observer=server)"
+        " is no bound before the cohorts are drawn (use client_sampling=fixed or privacy.observer=server)"
     )
 
 
 def trusted_observer(observer: str) -> PrivacyError:
     return PrivacyError(
-        f"observer={observer}: trusted under trust=central, no noise bounds it (use observer=third_party or"
-        " trust=secagg)"
+        f"privacy.observer={observer}: trusted under privacy.trust=central, no noise bounds it (use"
+        " privacy.observer=third_party or privacy=secagg)"
     )
 
 
@@ -147,11 +149,14 @@ def accountant_not_valid(
 ) -> PrivacyError:
     kinds = ", ".join("participation" if c.rounds else c.mechanism for c in view)
     because = f": {reason}" if reason else ""
-    return PrivacyError(f"accountant={name}: not valid for {kinds}{because} (use auto or {', '.join(valid)})")
+    use = " or ".join(f"privacy.accountant={each}" for each in ("auto", *valid))
+    return PrivacyError(f"privacy.accountant={name}: not valid for {kinds}{because} (use {use})")
 
 
 def out_of_reach(name: str, reason: str) -> OutOfReach:
-    return OutOfReach(f"accountant={name}: cannot tell an epsilon, {reason} (use accountant=auto)")
+    return OutOfReach(
+        f"privacy.accountant={name}: cannot tell an epsilon, {reason} (use privacy.accountant=auto)"
+    )
 
 
 # ---- the noise for it (calibration.py) ----

@@ -99,8 +99,8 @@ class ScalarDP:
         sum_of_two = round(2 * self.b)  # j + j' of values a (j - b) = -a (j' - b)
         if sum_of_two >= 1 and abs(2 * self.b - sum_of_two) < 1e-5:
             raise ValueError(
-                f"eps2={self.eps}: k (k + 1) / (e^eps2 + k) = {2 * self.b:.6g} is whole, so the sign of a"
-                f" norm is lost: expected any other (take eps2={max(1.01 * self.eps, 0.01):.4g})"
+                f"eps2={self.eps}: k (k + 1) / (e^eps2 + k) = {2 * self.b:.6g} is whole, so the sign"
+                f" of a norm is lost: expected any other (take privacy.eps2={max(1.01 * self.eps, 0.01):.4g})"
             )
 
     def square(self, r_hat: np.ndarray) -> np.ndarray:

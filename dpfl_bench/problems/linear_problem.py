@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from dpfl_bench.machine import device
 from dpfl_bench.problems.linear_size import outputs, parameters
 from dpfl_bench.problems.problem import LONGEST, Batch, Factors, Scored, lengths
 from dpfl_bench.problems.products import bmm
@@ -54,12 +55,12 @@ class LinearProblem:
         inputs = (lengths(rows).square() + float(self.bias)).sqrt()
         real = batch.weights > 0
         norms = (lengths(residuals.transpose(1, 2)) * inputs).to(y)
-        if inputs.max().item() > LONGEST[y.dtype]:
+        if device.apart(inputs) or inputs.max().item() > LONGEST[y.dtype]:
             norms = norms.where(inputs <= LONGEST[y.dtype], math.nan)
         norms = norms.where(real, 0)
         factor = factors(norms, batch.weights)
         scales = (batch.weights * factor).where(real, 0)
-        if not factor.min().item() > 0:
+        if device.apart(factor) or not factor.min().item() > 0:
             left_out = ~norms.isfinite()
             residuals.masked_fill_(left_out.unsqueeze(1), 0)
             rows, scales = rows.masked_fill(left_out.unsqueeze(2), 0), scales.masked_fill(left_out, 0)

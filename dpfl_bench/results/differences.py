@@ -11,8 +11,8 @@ from dpfl_bench.results import origin
 from dpfl_bench.results.folder import BROKEN, RunFolder
 
 SHOWN = 10  # differences
-# of result.json: times and places, and what `tell` compares by itself
-NOT_NUMBERS = {"seconds", "audited", "origin", "source", "run_id", "point_id", "results_version"}
+# of result.json: times, places, the machine's use, and what `tell` compares by itself
+NOT_NUMBERS = {"seconds", "audited", "origin", "source", "run_id", "point_id", "results_version", "engine"}
 
 
 def tell(first: RunFolder, second: RunFolder, known: dict[str, Any], anew: dict[str, Any]) -> int:

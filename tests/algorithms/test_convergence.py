@@ -5,19 +5,21 @@ its bound.
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 from helpers.federations import Played, player_of, player_on, settings_of
 from oracles import reference as ref
 from scipy.optimize import minimize
+from torch import Tensor
 
+from dpfl_bench.algorithms.base import Server
 from dpfl_bench.config.settings import Settings
 from dpfl_bench.data.records import Records
 from dpfl_bench.experiment import measure, train
+from dpfl_bench.federation import round_player
 from dpfl_bench.federation.parts import Parts
-from dpfl_bench.federation.round_player import RoundPlayer
-from dpfl_bench.federation.state import TrainingState
 
 L2 = 0.1
 LOCAL_STEPS = 5
@@ -238,10 +240,13 @@ def test_a_number_that_is_not_finite_ends_the_rounds(
 ) -> None:
     """Even a single one."""
 
-    def play(_: RoundPlayer, state: TrainingState, *given: object) -> tuple[TrainingState, None]:
-        state.server.x[place] = number
-        return state, None
+    step = round_player.server_step
 
-    monkeypatch.setattr(RoundPlayer, "play", play)
+    def broken(*given: Any) -> tuple[Server, Tensor | None]:
+        server, velocity = step(*given)
+        server.x[place] = number
+        return server, velocity
+
+    monkeypatch.setattr(round_player, "server_step", broken)
     with pytest.raises(train.Diverged, match="round 1"):
         player_of(settings_of("algo=fedavg", "rounds=1", "device=cpu")).states()

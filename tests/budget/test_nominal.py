@@ -63,7 +63,7 @@ def test_runs_of_before_keep_their_ids() -> None:
 @pytest.mark.parametrize(
     ("overrides", "key", "word"),
     table("""
-privacy.nominal=3 | privacy.nominal=3 | say fixed or formula
+privacy.nominal=3 | privacy.nominal=3 | say privacy.calibration=fixed or
 privacy.nominal=0 | privacy.nominal=0 | > 0
 privacy.nominal=-1 | privacy.nominal=-1 | > 0
 privacy.nominal=nan | privacy.nominal=nan | > 0

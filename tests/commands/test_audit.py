@@ -10,6 +10,8 @@ import pytest
 from helpers.audits import noise_too_small
 from helpers.command import QUICK, call, read
 
+from dpfl_bench.results.collect import audited
+
 SMALL = ("algo=dp_fedavg", "total_steps=12", "local_steps=4", *QUICK)
 FEW = ("--canaries", "100")
 KEYS = {"part", "verdict", "statistic", "p", "lower", "says"}
@@ -58,6 +60,17 @@ def test_the_record_alone_says_what_is_expected(folder: Path) -> None:
     record["releases"][0]["noise_std"] *= 1.05
     (folder / "privacy.json").write_text(json.dumps(record))
     assert call("audit", str(folder), *FEW).code == 1
+
+
+def test_the_worst_of_some_audits() -> None:
+    """What verdict.json says of an artefact's runs."""
+    folders = [Path(name) for name in "abcd"]
+    for place, verdict in zip(folders, ("holds", "violated", "inconclusive"), strict=False):
+        place.mkdir()
+        (place / "audit.json").write_text(json.dumps({"verdict": verdict, "lower": 1.0}))
+    assert audited.of_runs(folders) == "violated (3 of 4 runs)"
+    assert audited.of_runs(folders[::3]) == "holds (1 of 2 runs)"
+    assert audited.of_runs(folders[3:]) == ""
 
 
 REFUSED = {

@@ -163,4 +163,9 @@ def test_one_of_a_users_own(tmp_path: Path) -> None:
 
 def test_the_demo_runs_one() -> None:
     demo = (Path(__file__).parents[2] / "scripts" / "demo").read_text()
-    assert "dpfl-bench run -m +experiment=demo" in demo
+    assert "dpfl-bench run -m --quiet +experiment=demo" in demo
+    runs = re.search(r"^runs=(\d+)", demo, re.MULTILINE)
+    assert runs is not None
+    assert 5 * len(ids(dry("+experiment=demo", "seed=0"))) == int(runs[1])  # 5 splits
+    said = demo.index("about $minutes min")
+    assert said < demo.index("dpfl-bench run"), "how long it takes is said before it starts"

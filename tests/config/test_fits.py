@@ -65,7 +65,7 @@ partition=overlap partition.percent=.1
 partition=overlap dataset.split=client
     | dataset.split=client, partition=overlap: one client's test records may train another; .*
 partition=natural
-    | partition=natural: this data set has no natural clients: use partition=iid, shards or dirichlet
+    | partition=natural: this data set has no natural clients: use partition=iid or partition=dirichlet
 dataset=mnist partition=natural        | partition=natural: this data set has no natural clients: .*
 dataset=libsvm partition=natural       | partition=natural: this data set has no natural clients: .*
 dataset=ixi dataset.owners=2           | clients=3: this data set has 2 natural clients: set clients=2 .*
@@ -74,7 +74,7 @@ dataset=quadratics clients=3 dataset.clients=4
 dataset=quadratics clients=3 dataset.clients=100
     | clients=3: this data set has 100 natural clients: set clients=100 \(or dataset.clients=3 .*
 dataset=quadratics partition=shards
-    | partition=shards sorts by class but the targets are no classes: use partition=iid or natural
+    | partition=shards sorts by class but the targets are no classes: use partition=iid or partition=natural
 dataset=reddit partition=dirichlet     | partition=dirichlet sorts by class but the targets are no classes: .*
 clients=100000
     | clients=100000 with 2 shards, none empty each: there are 456 training records: use fewer clients
@@ -88,13 +88,13 @@ batch_size=5
     | batch_size=5: expected at most the smallest client's records, 4; lower it, or use fewer clients
 batch_size=6 partition=iid             | batch_size=6: expected at most the smallest client's records, 5; .*
 model=cnn
-    | model=cnn: expected .*\[channels, height, width\], .*dataset.shape=\[30\]; use model=mlp or logreg
+    | model=cnn: expected .*\[channels, height, width\], .*dataset.shape=\[30\]; use model=mlp or model=logreg
 model=vgg11
     | model=vgg11: expected records with shape \[channels, height, width\], .*
 dataset=mnist dataset.transform=pca model=cnn
-    | model=cnn: expected .* dataset.shape=\[60\]; use model=mlp or logreg
+    | model=cnn: expected .* dataset.shape=\[60\]; use model=mlp or model=logreg
 dataset=mnist model=lstm
-    | model=lstm: expected records of tokens, dataset=mnist holds numbers; use model=mlp or logreg
+    | model=lstm: expected records of tokens, dataset=mnist holds numbers; use model=mlp or model=logreg
 model=lstm
     | model=lstm: expected records of tokens, dataset=breast_cancer holds numbers; .*
 dataset=mnist model=unet3d

@@ -69,8 +69,8 @@ dtype=float16                             | dtype=float16      | float64
 device=quantum                            | device=quantum     | auto or cpu
 model.l2=x                                | model.l2=x         | a number
 model.l2=-1                               | model.l2=-1        | >= 0
-privacy.noise_multiplier=50                | privacy.noise_multiplier=50 | say fixed
-privacy.v=8                               | privacy.v=8        | say formula
+privacy.noise_multiplier=50                | privacy.noise_multiplier=50 | say privacy.calibration=fixed
+privacy.v=8                               | privacy.v=8        | say privacy.calibration=formula
 model.bias=7                              | model.bias=7       | true or false
 dataset=mnist model=mlp model.hidden=3    | model.hidden=3     | a list
 algo.coins=1                              | algo.coins=1       | true or false
@@ -121,15 +121,15 @@ algo=fedavg privacy=record privacy.quantile=.5 privacy.bound_without_noise=true 
 algo=fedavg privacy=record privacy.clip=median sample_rate=.05 privacy.bound_without_noise=true
     | privacy.clip=median | batch_size
 privacy=record algo=dp_fedexp algo.naive=true privacy.trust=secagg | algo.naive=true | privacy=local
-privacy=local privacy.mechanism=privunit privacy.quantile=.5 | privacy.quantile=0.5 | say gaussian
+privacy=local privacy.mechanism=privunit privacy.quantile=.5 | privacy.quantile=0.5 | mechanism=gaussian
 algo=dp_fedavg privacy=central privacy.observer=server stop_at_eps=5 | privacy.observer=server | third_party
 dataset=reddit model=logreg               | model=logreg | model=lstm
 dataset=ixi model=logreg                  | model=logreg | model=unet3d
-privacy=record algo=dp_normfedavg         | privacy.bound=normalise | say clip
+privacy=record algo=dp_normfedavg         | privacy.bound=normalise | say privacy.bound=clip
 privacy=record privacy.mechanism=privunit | privacy.mechanism=privunit | privacy.unit=client
 privacy=record privacy.memory=own_update  | privacy.memory=own_update | leave it out
 privacy=record privacy.quantile=.5        | privacy.quantile=0.5 | leave it out
-privacy=record privacy.colluding=2        | privacy.colluding=2 | say 0
+privacy=record privacy.colluding=2        | privacy.colluding=2 | say privacy.colluding=0
 privacy=record privacy.trust=central      | privacy.trust=central | privacy=record
 privacy=record sample_rate=.1             | privacy.neighbours=replace_one | add_remove_one
 privacy=record batch_size=2 privacy.neighbours=add_remove_one | privacy.neighbours=add_remove_one
@@ -137,7 +137,7 @@ privacy=record batch_size=2 privacy.neighbours=add_remove_one | privacy.neighbou
 privacy=record algo=dp_fedexp             | privacy.unit=record | algo.naive=true
 privacy=record privacy.clip=median privacy.neighbours=add_remove_one sample_rate=.1 | privacy.clip=median
     | batch_size
-privacy=record privacy.calibration=formula privacy.v=1 | privacy.calibration=formula | exact or fixed
+privacy=record privacy.calibration=formula privacy.v=1 | calibration=formula | or privacy.calibration=fixed
 privacy=record privacy.accountant=paper batch_size=2 | accountant=paper | third_party
 eps=1e-300                                    | eps=1e-300         | eps=inf
 eps=1e300                                     | eps=1e+300         | eps=inf
@@ -167,7 +167,7 @@ privacy.clip=1e300                            | privacy.clip=1e+300 | 1e+30
 rounds=1000000000000                          | rounds=1000000000000 | at least 1, 1 to 1e+09
 rounds=100000000 local_steps=1                | rounds=100000000   | 1 to 1e+06
 total_steps=1000000000039 local_steps=7       | total_steps=1000000000039 | 1 to 1e+09
-total_steps=999999937 local_steps=7           | local_steps=7      | the nearest are 1, 999999937
+total_steps=999999937 local_steps=7           | local_steps=7      | the nearest are local_steps=1 or local_steps=999999937
 repeats=1000000                               | repeats=1000000    | 1 to 10000
 algo=dp_fedavg sampled_clients=9 rounds=200000 | rounds=200000   | at most 100000 rounds
 repeats=10000 rounds=10000                    | repeats=10000      | rounds of all seeds together
@@ -221,9 +221,9 @@ privacy.trust=nobody                      | privacy.trust=nobody | secagg
 rounds=5 local_steps=2 total_steps=10     | rounds=5, local_steps=2, total_steps=10 | leave one out
 rounds=0                                  | rounds=0           | at least 1
 default_total_steps=0                     | total_steps=0      | at least 1
-local_steps=7                             | local_steps=7      | the nearest are 4, 5, 10, 20
-rounds=7 total_steps=100                  | rounds=7           | the nearest are 4, 5, 10, 20
-local_steps=150 total_steps=100           | local_steps=150    | 50, 100
+local_steps=7                             | local_steps=7      | nearest are local_steps=4 or local_steps=5
+rounds=7 total_steps=100                  | rounds=7           | the nearest are rounds=4 or rounds=5
+local_steps=150 total_steps=100           | local_steps=150    | =50 or local_steps=100
 privacy=central                           | privacy.trust=central | privacy=secagg
 privacy.trust=central                     | privacy.trust=central | privacy=secagg
 sampled_clients=9 client_sampling=poisson | client_sampling=poisson | client_sampling=fixed

@@ -23,7 +23,7 @@ dataset=libsvm dataset.path=nowhere.txt clients=2 | nowhere.txt | dataset.path
 {TINY} batch_size=5                       | batch_size=5       | smallest client's records, 4
 {TINY} clients=9 partition=iid            | clients=9          | use fewer clients
 {TINY} partition=overlap partition.percent=1 | partition.percent=1 | at least one of the 8 records
-{TINY} model=cnn                          | dataset.shape=[3]  | model=mlp or logreg
+{TINY} model=cnn                          | dataset.shape=[3]  | model=mlp or model=logreg
 {TINY} dataset.test_fraction=.01          | dataset.test_fraction=0.01 | choose a larger fraction
 """
 PLAN = """

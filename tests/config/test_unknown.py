@@ -18,6 +18,7 @@ run +esp=2                                 | esp=2: unknown key          | did y
 run epsilon=2                              | epsilon=2: unknown key      | did you mean eps=2?
 run neighbours=add_remove_one              | neighbours=add_remove_one   | privacy.neighbours=add_remove_one?
 run privacy.eps=2                          | privacy.eps=2               | did you mean eps=2?
+run memory=2                               | memory=2: unknown key       | engine.memory=2 or privacy.mem
 run dataset.seeds=1                        | dataset.seeds=1             | did you mean dataset.seed=1?
 run engine.worker=2                        | engine.worker=2             | did you mean engine.workers=2?
 run algorithm=dp_fedavg                    | algorithm=dp_fedavg         | did you mean algo=dp_fedavg?
@@ -26,8 +27,8 @@ run partition.alpha=1                      | of partition=shards         | parti
 run algo=scafnew                           | algo=scafnew                | did you mean algo=scaffnew?
 run dataset=mnsit                          | dataset=mnsit               | did you mean dataset=mnist?
 run privacy=secag                          | one of central, local       | did you mean privacy=secagg?
-run privacy.trust=secag                    | privacy.trust=secag         | did you mean secagg?
-run privacy.accountant=pdl                 | privacy.accountant=pdl      | did you mean pld?
+run privacy.trust=secag                    | privacy.trust=secag         | mean privacy.trust=secagg?
+run privacy.accountant=pdl                 | privacy.accountant=pdl      | mean privacy.accountant=pld?
 run +experiment=quik                       | +experiment=quik            | did you mean +experiment=quick?
 run experiment=quick                       | experiment=quick            | +experiment=quick
 run +eps=2                                 | +eps=2: the key is there    | say eps=2
@@ -41,12 +42,12 @@ run -m eps=1,2 hydra/launcher=cors         | hydra/launcher=cors         | did y
 run -m eps=1,2 hydra.launcher.njobs=2      | hydra.launcher.njobs=2      | did you mean hydra.launcher.n_jobs
 run 'outputs=a                             | 'outputs=a: cannot be read  | quote what
 rnu                                        | rnu: unknown verb           | did you mean run?
-data fecth mnist                           | data fecth                  | did you mean fetch?
+data fecth mnist                           | data fecth                  | did you mean data fetch?
 data fetch mnst                            | dataset=mnst                | did you mean dataset=mnist?
 plan --jsn                                 | --jsn: unknown flag         | did you mean --json?
 reproduce normalised/fig2                  | normalised/fig2             | did you mean normalized/fig2?
-reproduce normalized/fig2 scale=smok       | scale=smok                  | did you mean smoke?
-reproduce normalized/fig2 reeding=exact    | reeding=exact               | did you mean reading?
+reproduce normalized/fig2 scale=smok       | scale=smok                  | did you mean scale=smoke?
+reproduce normalized/fig2 reeding=exact    | reeding=exact               | did you mean reading=exact?
 """
 HYDRAS = re.compile(r"struct|Could not|override grammar|defaults list|hydra\.cc|HydraConf")
 

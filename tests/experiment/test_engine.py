@@ -95,9 +95,9 @@ def test_memory_limits_the_workers(eight: None, monkeypatch: pytest.MonkeyPatch)
     each = 2 * (8 * 18 + 12 * 5) * 4  # bytes: two clients with eight vectors and a lot of 12 records each
     engines = [dataclasses.replace(settings.engine, memory=n * each / 1e9) for n in (0.5, 1, 3, 99)]
     assert [workers(dataclasses.replace(settings, engine=engine)) for engine in engines] == [1, 1, 3, 6]
-    monkeypatch.setattr(device, "free_memory", lambda: 2 * 3 * each)  # half of it is ours
+    monkeypatch.setattr(device, "free_memory", lambda where: 2 * 3 * each)  # half of it is ours
     assert workers(settings) == 3
-    monkeypatch.setattr(device, "free_memory", lambda: None)
+    monkeypatch.setattr(device, "free_memory", lambda where: None)
     assert workers(settings) == 6
 
 
@@ -200,15 +200,21 @@ def test_chunks_of_networks(monkeypatch: pytest.MonkeyPatch) -> None:
     assert engine.chunk(settings, problem, federation) == 1
 
 
-def test_a_chunk_fits_the_memory_of_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    played = player_of(settings_with(ALGO))
+def test_a_chunk_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What `engine.gpu_memory` holds; at record level with the noise of all local steps."""
+
+    def asked(*_: object) -> None:
+        raise AssertionError("what is free is nobody's business")
+
+    monkeypatch.setattr(device, "free_memory", asked)
+    played = player_of(settings_with(ALGO, memory=1.0))
     monkeypatch.setattr(played.player.federation, "features", _Features(torch.device("cuda")))
-    each = (8 * 18 + 16 * 12 * 5) * 4
-    for clients, chunk in ((0.5, 1), (3.5, 3), (1000, engine.GPU_CLIENTS)):
-        monkeypatch.setattr(torch.cuda, "mem_get_info", lambda where, n=clients: (int(2 * n * each), 0))
-        assert engine.chunk(settings_with(ALGO), played.player.problem, played.player.federation) == chunk
-    settings = settings_with(ALGO, memory=5.5 * each / 1e9)
-    assert engine.chunk(settings, played.player.problem, played.player.federation) == 5
+    record = ("privacy=record", "privacy.neighbours=replace_one")
+    for level, vectors in ((), 8), (record, 8 + 3):
+        each = (vectors * 18 + 16 * 12 * 5) * 4
+        for clients, chunk in ((0.5, 1), (3.5, 3), (1000, engine.GPU_CLIENTS)):
+            settings = settings_with(ALGO, *level, gpu_memory=clients * each / 1e9)
+            assert engine.chunk(settings, played.player.problem, played.player.federation) == chunk
 
 
 class _Features(_On):
@@ -232,7 +238,7 @@ def test_client_memories_that_do_not_fit_are_refused(monkeypatch: pytest.MonkeyP
     run.prepare(settings_with("algo=dp_fedavg", memory=1e-9))  # it remembers nothing
     with pytest.raises(ConfigError, match="10 x 18 numbers"):
         run.prepare(settings_with("algo=dp_scaffold", "dtype=float64", memory=720e-9))
-    monkeypatch.setattr(device, "free_memory", lambda: 1400)
+    monkeypatch.setattr(device, "free_memory", lambda where: 1400)
     with pytest.raises(ConfigError, match="expected at most"):
         run.prepare(settings_with("algo=dp_scaffold"))
 

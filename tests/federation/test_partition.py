@@ -207,7 +207,7 @@ def test_refusals_say_what_to_change(name: str, own: dict[str, float], message: 
 
 @pytest.mark.parametrize("name", ["shards", "similarity", "dirichlet", "one_label"])
 def test_regression_targets_have_no_classes(name: str) -> None:
-    with pytest.raises(ValueError, match=f"partition={name}.*use partition=iid or natural"):
+    with pytest.raises(ValueError, match=f"partition={name}.*use partition=iid or partition=natural"):
         deal(name, np.linspace(0, 1, 100, dtype=np.float32), **CLASSED.get(name, {"percent": 0}))
 
 

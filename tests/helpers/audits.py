@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,13 +12,18 @@ import numpy as np
 import pytest
 import torch
 
-from dpfl_bench.audit import whole_audit
+from dpfl_bench.audit import record_plays, whole_audit
 from dpfl_bench.audit.audited_run import Asked
 from dpfl_bench.config.settings import Privacy
+from dpfl_bench.federation.clients import Federation
 from dpfl_bench.federation.doors import send_passage
+from dpfl_bench.federation.sampling import LotRule
 from dpfl_bench.federation.schedule import Schedule
-from dpfl_bench.privacy import bounding, noise_draws
+from dpfl_bench.privacy import bounding, noise_draws, privunit
+from dpfl_bench.privacy.privunit import PrivUnit
 from dpfl_bench.privacy.released import views
+from dpfl_bench.privacy.scalar_dp import ScalarDP
+from dpfl_bench.problems.linear_problem import LinearProblem
 from dpfl_bench.results.folder import RunFolder
 from helpers.federations import TINY, settings_of
 
@@ -26,10 +32,15 @@ Report = dict[str, Any]
 CONFIDENCE = 0.95
 
 
-def audit_of(*overrides: str, canaries: int = 500) -> Report:
-    """Of settings that were not run, on the tiny federation."""
-    settings = settings_of(*TINY, *overrides)
-    return whole_audit.audit(Asked(settings, RunFolder(Path("nowhere")), None), CONFIDENCE, canaries)
+def audit_of(*overrides: str, canaries: int = 500, base: tuple[str, ...] = TINY) -> Report:
+    """Of settings that were not run, by default on the tiny federation. Fewer lots than a user's
+    audit has.
+    """
+    settings = settings_of(*base, *overrides)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(record_plays, "LEAST_LOTS", 1000)
+        patch.setattr(record_plays, "LEAST_NUMBERS", 20_000)
+        return whole_audit.audit(Asked(settings, RunFolder(Path("nowhere")), None), CONFIDENCE, canaries)
 
 
 def part(report: Report, name: str) -> dict[str, Any]:
@@ -73,6 +84,12 @@ def noise_of_one_round(patch: Patch) -> None:
     before = noise_draws.client_gaussian, noise_draws.server_gaussian
     patch.setattr(noise_draws, "client_gaussian", lambda s, r, *rest: before[0](s, 0, *rest))
     patch.setattr(noise_draws, "server_gaussian", lambda s, r, *rest: before[1](s, 0, *rest))
+
+
+def noise_of_the_first_process(patch: Patch) -> None:
+    """Workers add none."""
+    first = os.getpid()
+    wrapped(patch, noise_draws, "client_gaussian", lambda drawn, *_: drawn * (os.getpid() == first))
 
 
 def noise_of_one_seed(patch: Patch) -> None:
@@ -159,3 +176,229 @@ def accountant_too_low(patch: Patch) -> None:
     from dpfl_bench.privacy.accountants import exact
 
     wrapped(patch, exact, "eps_of_gaussian", lambda eps, *_: 0.9 * eps)
+
+
+# at record level
+
+
+def record_noise_too_small(patch: Patch, factor: float = 0.95) -> None:
+    wrapped(patch, noise_draws.RecordGaussian, "draw", lambda drawn, *_: drawn * drawn.dtype.type(factor))
+
+
+def uniform_record_noise(patch: Patch) -> None:
+    from scipy.special import ndtr
+
+    def uniform(drawn: np.ndarray, *_: Any) -> np.ndarray:
+        return ((2 * ndtr(drawn) - 1) * math.sqrt(3)).astype(drawn.dtype)
+
+    wrapped(patch, noise_draws.RecordGaussian, "draw", uniform)
+
+
+def _streams_of(patch: Patch, change: Callable[[int, int, Any], tuple[int, int, Any]]) -> None:
+    """The noise of other seeds, rounds or clients."""
+    before = noise_draws.RecordGaussian.__init__
+    patch.setattr(
+        noise_draws.RecordGaussian, "__init__", lambda self, s, r, c: before(self, *change(s, r, list(c)))
+    )
+
+
+def record_noise_of_one_client(patch: Patch) -> None:
+    _streams_of(patch, lambda seed, round, clients: (seed, round, [0] * len(clients)))
+
+
+def record_noise_of_one_round(patch: Patch) -> None:
+    _streams_of(patch, lambda seed, round, clients: (seed, 0, clients))
+
+
+def record_noise_of_one_seed(patch: Patch) -> None:
+    _streams_of(patch, lambda seed, round, clients: (0, round, clients))
+
+
+def record_noise_of_one_step(patch: Patch) -> None:
+    before = noise_draws.RecordGaussian.draw
+
+    def draw(self: Any, *arguments: Any) -> np.ndarray:
+        if not hasattr(self, "kept"):
+            self.kept = before(self, *arguments)
+        return self.kept.copy()
+
+    patch.setattr(noise_draws.RecordGaussian, "draw", draw)
+
+
+Draw = Callable[[np.random.Generator, int, float, int], list[np.ndarray]]
+
+
+def _lots(patch: Patch, draw: Draw) -> None:
+    """draw: (generator, records, rate, steps) -> lots."""
+
+    def drawn(self: LotRule, seed: int, round: int, client: int, records: int, steps: int) -> Any:
+        generator = np.random.default_rng([seed, round, client])
+        return draw(generator, records, 1 / (self.weight(records) * records), steps)
+
+    patch.setattr(LotRule, "draw", drawn)
+
+
+def fixed_lots(patch: Patch) -> None:
+    """In place of Poisson lots."""
+    _lots(
+        patch,
+        lambda draw, n, rate, steps: [np.sort(draw.permutation(n)[: round(rate * n)]) for _ in range(steps)],
+    )
+
+
+def shuffled_lots(patch: Patch) -> None:
+    """Through all records before any comes again."""
+
+    def drawn(draw: np.random.Generator, n: int, rate: float, steps: int) -> list[np.ndarray]:
+        size = round(rate * n)
+        order = np.concatenate([draw.permutation(n)[: n // size * size] for _ in range(steps)])
+        return [np.sort(order[k * size : (k + 1) * size]) for k in range(steps)]
+
+    _lots(patch, drawn)
+
+
+def one_lot_a_round(patch: Patch) -> None:
+    _lots(patch, lambda draw, n, rate, steps: [np.sort(draw.permutation(n)[: round(rate * n)])] * steps)
+
+
+def poisson_lots_too_large(patch: Patch) -> None:
+    """By a quarter."""
+    _lots(
+        patch,
+        lambda draw, n, rate, steps: [np.flatnonzero(draw.random(n) < 1.25 * rate) for _ in range(steps)],
+    )
+
+
+def clip_records_after_summing(patch: Patch) -> None:
+    """Gradients pass as they are; the sum of b is cut to b C."""
+    patch.setattr(bounding, "scales", lambda norms, bound: torch.ones_like(norms))
+    before = LinearProblem.clipped_gradient
+
+    def clipped(self: Any, y: torch.Tensor, batch: Any, factors: Any) -> Any:
+        gradient, norms = before(self, y, batch, factors)
+        return gradient / gradient.norm(dim=1, keepdim=True).clamp(min=1), norms  # C is 1, weights 1 / b
+
+    patch.setattr(LinearProblem, "clipped_gradient", clipped)
+
+
+def lots_weighted_by_records(patch: Patch) -> None:
+    """A client's gradients count times its records over the mean number."""
+    before = Federation._weights
+
+    def weights(self: Federation, clients: np.ndarray) -> np.ndarray:
+        return before(self, clients) * self.sizes[clients] / self.sizes.mean()
+
+    patch.setattr(Federation, "_weights", weights)
+
+
+def divided_by_the_realised_size(patch: Patch) -> None:
+    """In place of the expected one."""
+    before = Federation._padded
+
+    def padded(self: Federation, lots: Any, clients: np.ndarray) -> Any:
+        rows, weights, sizes = before(self, lots, clients)
+        real = torch.from_numpy(np.maximum(sizes, 1)).to(weights).unsqueeze(2)
+        return rows, (weights > 0) / real, sizes
+
+    patch.setattr(Federation, "_padded", padded)
+
+
+def not_finite_records_pass(patch: Patch) -> None:
+    """Longer than C where the norm cannot be told: the factor is 1."""
+    wrapped(patch, bounding, "scales", lambda found, norms, bound: found.where(norms.isfinite(), 1))
+
+
+def records_past_the_door(patch: Patch) -> None:
+    """A hundredth of the gradient without noise is added to what the clients go on from."""
+    from dpfl_bench.federation.doors.gradient import GradientPassage
+
+    before = GradientPassage.gradient
+
+    def gradient(self: Any, problem: Any, y: torch.Tensor, batch: Any) -> torch.Tensor:
+        return before(self, problem, y, batch) + 0.01 * problem.gradient(y, batch)
+
+    patch.setattr(GradientPassage, "gradient", gradient)
+
+
+def local_steps_past_the_door(patch: Patch) -> None:
+    """The same, behind the door."""
+    from dpfl_bench.federation.local import LocalOracle
+
+    before = LocalOracle.gradient
+
+    def gradient(self: Any, y: torch.Tensor) -> torch.Tensor:
+        released, kept = before(self, y), []
+        batches = self._batches
+
+        def noted() -> Any:
+            for batch in batches:
+                kept.append(batch)
+                yield batch
+
+        if not hasattr(self, "noted"):
+            self._batches, self.noted = noted(), kept
+        return released + (0.01 * self._problem.gradient(y, self.noted[-1]) if self.noted else 0)
+
+    patch.setattr(LocalOracle, "gradient", gradient)
+
+
+# PrivUnit
+
+
+def cap_too_often(patch: Patch) -> None:
+    """By a quarter of eps0; messages are as long as they should be."""
+    patch.setattr(PrivUnit, "cap_rate", property(lambda self: 1 / (1 + math.exp(-1.25 * self.eps0))))
+
+
+def cap_too_small(patch: Patch) -> None:
+    patch.setattr(
+        PrivUnit, "heights", lambda self, sides, draws: _heights_of(self, sides, draws, 0.8 * self.cap)
+    )
+
+
+def _heights_of(self: PrivUnit, sides: np.ndarray, draws: np.ndarray, cap: float) -> Any:
+    from scipy.special import betaincinv
+
+    above = np.where(sides < self.cap_rate, cap * draws, self.cap + (1 - self.cap) * draws)
+    alpha = (self.dimension - 1) / 2
+    heights = 1 - 2 * betaincinv(alpha, alpha, above)
+    return heights, np.sqrt(1 - heights**2)
+
+
+def norm_in_the_clear(patch: Patch) -> None:
+    """One time in five it is told as it is."""
+    before = ScalarDP.randomise
+
+    def randomise(self: ScalarDP, norms: np.ndarray, draws: np.ndarray) -> np.ndarray:
+        index = np.floor(self.k * (np.minimum(norms, self.clip) / self.clip))
+        return np.where(draws[1] % 0.1 < 0.02, self.value(index), before(self, norms, draws))
+
+    patch.setattr(ScalarDP, "randomise", randomise)
+
+
+def _privunit_streams(patch: Patch, change: Callable[[int, int, Any], tuple[int, int, Any]]) -> None:
+    before = noise_draws.privunit_streams
+    patch.setattr(noise_draws, "privunit_streams", lambda s, r, c: before(*change(s, r, list(c))))
+
+
+def privunit_of_one_client(patch: Patch) -> None:
+    _privunit_streams(patch, lambda seed, round, clients: (seed, round, [0] * len(clients)))
+
+
+def privunit_of_one_round(patch: Patch) -> None:
+    _privunit_streams(patch, lambda seed, round, clients: (seed, 0, clients))
+
+
+def privunit_of_one_seed(patch: Patch) -> None:
+    _privunit_streams(patch, lambda seed, round, clients: (0, round, clients))
+
+
+def flat_directions(patch: Patch) -> None:
+    """What is orthogonal to an update keeps to one side."""
+    wrapped(patch, privunit, "_orthogonal", lambda drawn, *_: np.abs(drawn))
+
+
+def privunit_claims_less(patch: Patch) -> None:
+    """By a twentieth."""
+    before = PrivUnit.release_eps.func  # type: ignore[attr-defined]
+    patch.setattr(PrivUnit, "release_eps", property(lambda self: 0.95 * before(self)))

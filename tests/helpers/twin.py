@@ -6,7 +6,8 @@ machine's memory, and refuse to meet a tensor of the CPU.
 The rules are CUDA's. A CPU tensor without axes may meet others in arithmetic, and CPU numbers may
 be indices; every other meeting raises `Apart` with the operation and the line of the package. What
 makes the program wait for the device is counted as a read: a number or tensor that comes to the
-CPU, and results whose size depends on numbers. What goes to the device is an upload.
+CPU, and results whose size depends on numbers. What goes to the device is an upload; the program
+waits for it too, unless it says `non_blocking`. A CPU tensor that `where` takes is an upload.
 
 There is no mode around the program: torch itself sends here every operation on such a tensor, and
 every factory that names the device. So autograd, vmap and worker threads work as they are.
@@ -64,10 +65,16 @@ class Seen:
 
     reads: Counter[tuple[str, str]] = field(default_factory=Counter)
     uploads: Counter[tuple[str, str]] = field(default_factory=Counter)
+    blocking: Counter[tuple[str, str]] = field(default_factory=Counter)  # of the uploads
+
+    @property
+    def waits(self) -> Counter[tuple[str, str]]:
+        """What the program waits for."""
+        return self.reads + self.blocking
 
     def clear(self) -> None:
-        self.reads.clear()
-        self.uploads.clear()
+        for counter in (self.reads, self.uploads, self.blocking):
+            counter.clear()
 
 
 _watching: list[Seen] = []
@@ -216,17 +223,20 @@ def _count(op: Any, args: Any, kwargs: Any, there: bool) -> None:
             seen.reads[name, place()] += 1
     arriving = op is aten.copy_.default and there and not isinstance(args[1], Twin)
     indices = op in INDEXING and any(not isinstance(t, Twin) for t in _tensors(args[1]))
-    if arriving or indices:
+    plain = op is aten.where.self and any(not isinstance(t, Twin) for t in args)
+    if arriving or indices or plain:
         for seen in _watching:
             seen.uploads[name, place()] += 1
+            if not (arriving and args[2:] == (True,)):
+                seen.blocking[name, place()] += 1
 
 
 def place() -> str:
-    """The innermost line of the package under way."""
+    """The innermost line of the package under way, of `machine/` the line that called it."""
     frame: Any = sys._getframe(1)
     while frame is not None:
         path = Path(frame.f_code.co_filename)
-        if path.is_relative_to(PACKAGE):
+        if path.is_relative_to(PACKAGE) and path.parent != PACKAGE / "machine":
             return f"{path.relative_to(PACKAGE)}:{frame.f_lineno}"
         frame = frame.f_back
     return "a backward pass"
@@ -288,7 +298,7 @@ def _made(op: Any) -> Callable[..., Tensor]:
 
 def _copy_from(source: Tensor, to: Tensor, non_blocking: bool = False) -> Tensor:
     """`torch.tensor` and `torch.as_tensor` end here: they pass by `__torch_dispatch__`."""
-    copied: Tensor = played(aten.copy_.default, (to, source), {})
+    copied: Tensor = played(aten.copy_.default, (to, source, non_blocking), {})
     return copied
 
 

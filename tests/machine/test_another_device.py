@@ -8,115 +8,45 @@ the CPU's.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from helpers import twin
 from helpers.algorithms import ALGORITHMS, Algo
 from helpers.command import call, read
-from helpers.federations import TINY, Played, player_of, player_on, settings_of
+from helpers.devices import (
+    DOORS,
+    LOTS,
+    MODELS,
+    RECORD_DOORS,
+    ROUNDING,
+    UNITS,
+    assert_crossings,
+    assert_same,
+    backends_of,
+    doors_of,
+    numbers,
+    on,
+    played_by,
+    rounds,
+)
+from helpers.federations import TINY, Played, settings_of
 from helpers.runs import same_numbers
-from helpers.small_networks import CNN, LSTM, WORDS, images, sentences
 from torch import nn
 
 from dpfl_bench.config.settings import Settings
-from dpfl_bench.data.records import Records
 from dpfl_bench.experiment import train
-from dpfl_bench.federation import dissimilarity
-from dpfl_bench.federation.alone import Alone
 from dpfl_bench.federation.crew import Crew
 from dpfl_bench.federation.doors.send_noise import SendNoise
 from dpfl_bench.federation.doors.send_passage import SendPassage
-from dpfl_bench.federation.evaluation import evaluate
 from dpfl_bench.federation.round_player import RoundPlayer
 from dpfl_bench.federation.schedule import PlannedRound
 from dpfl_bench.federation.state import TrainingState
-from dpfl_bench.machine import device
 from dpfl_bench.privacy import bounding
 from dpfl_bench.problems.module import ModuleProblem
-
-ROUNDING = 1e-6  # of kernels that sum in another order
-Build = Callable[[Settings], Played]
-
-
-@pytest.fixture(autouse=True)
-def _the_device(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """torch multiplies on the CPU too, as it does on every other device."""
-    twin.device()
-    monkeypatch.setattr(device, "numpy_multiplies", lambda: False)
-    with torch.autograd.set_multithreading_enabled(False):  # a backward pass under its caller's lines
-        yield
-
-
-def on(where: str, settings: Settings, build: Build = player_of) -> Played:
-    """The same chunks and backend wherever it runs."""
-    engine = dataclasses.replace(settings.engine, chunk=4, workers=1)
-    if engine.backend == "auto" and "linear" not in settings.model["_target_"]:
-        engine = dataclasses.replace(engine, backend="flat")
-    return build(dataclasses.replace(settings, device=where, engine=engine, rounds=2))
-
-
-def numbers(played: Played) -> dict[str, np.ndarray]:
-    """Everything that the rounds leave behind, and the evaluation of the last model."""
-    found: dict[str, np.ndarray] = {}
-    where = played.job.data.federation.features.device
-    for done, state, facts in train.rounds(played.player, played.schedule, played.start, 0):
-        parts = {**state.server._asdict(), "velocity": state.velocity, "memory": state.memory}
-        for name, tensor in {**parts, "output": state.output}.items():
-            if tensor is not None:
-                assert tensor.device == where, name
-                found[f"{name} {done}"] = tensor.cpu().double().numpy()
-        told = [getattr(facts, f.name) for f in dataclasses.fields(facts) if f.name != "passage"]
-        told += [state.clip, *facts.signal_and_noise(), facts.norm_of(0)]
-        found[f"facts {done}"] = np.array(told, dtype=float)
-        found[f"taken {done}"] = state.ledger.taken.copy()
-    x, problem, federation = state.output, played.job.problem, played.job.data.federation
-    found["scores"] = np.array(dataclasses.astuple(evaluate(problem, federation, x)))
-    between = dissimilarity.dissimilarity(Alone(played.player).gradients(x), federation.clients)
-    found["dissimilarity"] = np.array(between)
-    return found
-
-
-def assert_same(settings: Settings, build: Build = player_of, rounding: float = 0.0) -> None:
-    there, here = (numbers(on(where, settings, build)) for where in (twin.NAME, "cpu"))
-    assert there.keys() == here.keys()
-    for name, expected in here.items():
-        np.testing.assert_allclose(there[name], expected, rounding, rounding, err_msg=name)
-
-
-# algorithms and doors
-
-
-LOTS = {"batch_size": 4, "sampled_clients": 6, "server_momentum": 0.5, "average_last": 2}
-OWN_UPDATE = {"memory": "own_update"}
-DOORS: dict[str, dict[str, Any]] = {
-    "local": {"trust": "local"},
-    "secagg": {"trust": "secagg", **OWN_UPDATE},
-    "central": {"trust": "central", **OWN_UPDATE},
-    "discrete": {"trust": "secagg", "noise": "discrete", **OWN_UPDATE},
-    "discrete, central": {"trust": "central", "noise": "discrete", **OWN_UPDATE},
-    "normalise": {"bound": "normalise"},
-    "quantile": {"trust": "central", "quantile": 0.5, **OWN_UPDATE},
-    "median": {"clip": "median"},
-    "privunit": {"trust": "local", "mechanism": "privunit", "eps0": 2.0, "eps1": 2.0, "eps2": 2.0},
-}
-RECORD_DOORS: dict[str, dict[str, Any]] = {
-    "fixed lots": {"batch_size": 4},
-    "full lots": {"batch_size": None},
-    "poisson lots": {"batch_size": None, "sample_rate": 0.4},
-    "median of a lot": {"privacy": {"clip": "median"}},
-}
-
-
-def doors_of(algo: Algo) -> list[str]:
-    settings = algo.settings()
-    if not settings.private:
-        return ["open"]
-    return [*(RECORD_DOORS if settings.privacy.unit == "record" else DOORS), "open"]
 
 
 @pytest.mark.one_in(7)
@@ -129,87 +59,8 @@ def test_every_algorithm_at_every_door(algo: Algo, door: str) -> None:
     changes = {**LOTS, **RECORD_DOORS.get(door, {"privacy": DOORS.get(door, {})})}
     if door == "open":
         changes["eps"] = float("inf")
-    assert_same(algo.settings(**changes))
-
-
-# models and backends
-
-
-def of_shape(shape: tuple[int, ...], classes: int, **more: Any) -> Build:
-    """Ten clients with eight records each."""
-
-    def build(settings: Settings) -> Played:
-        draw = np.random.default_rng(0)
-        x = draw.normal(size=(100, *shape)).astype(np.float32)
-        y = draw.integers(0, max(classes, 2), (100, *(shape[1:] if more.get("task") == "segment" else ())))
-        if more.get("task") == "segment":
-            y = y.astype(np.uint8)
-        if classes == 0:
-            y = y.astype(np.float32)
-        owners = {"owners": np.repeat(np.arange(10), 8), "test_owners": np.arange(20) % 10}
-        records = Records(x[:80], y[:80], x[80:], y[80:], None, classes, "random", None, **more)
-        records = dataclasses.replace(records, **owners)
-        return player_on(settings, records, list(np.arange(80).reshape(10, 8)))
-
-    return build
-
-
-def model(name: str, **arguments: Any) -> dict[str, Any]:
-    return {"_target_": f"dpfl_bench.problems.models.{name}.{name}", "name": name, **arguments}
-
-
-MLP = model("mlp", hidden=[4])
-PLAIN = model(
-    "cnn", channels=[4, 3], kernel=3, stride=2, norm="none", pool=1, activation="tempered", hidden=[5]
-)
-VGG = model("vgg", channels=[3, 4, 4], pool=[2, 1, 1], pooled=2, hidden=[5], norm="group")
-UNET = model("unet3d", channels=2, blocks=2)
-ONE_CLASS = {**LSTM, "every_position": False}
-LEAST_SQUARES = {
-    "_target_": "dpfl_bench.problems.linear.linreg",
-    "name": "linreg",
-    "l2": 0.1,
-    "bias": True,
-    "init": "near_optimum",
-    "init_scale": 1.0,
-}
-SEGMENTS = {"task": "segment"}
-# name -> (model, dataset's settings, its records); the model's family, as in conf/model
-MODELS: dict[str, tuple[dict[str, Any] | None, dict[str, Any], Build]] = {
-    "two classes": (None, {}, of_shape((5,), 2)),
-    "least squares": (LEAST_SQUARES, {}, of_shape((5,), 0)),
-    "mlp": (MLP, {}, of_shape((5,), 3)),
-    "cnn": (CNN, {}, images),
-    "plain cnn": (PLAIN, {}, of_shape((2, 7, 7), 3)),
-    "vgg": (VGG, {}, of_shape((1, 6, 6), 3)),
-    "unet3d": (UNET, SEGMENTS, of_shape((1, 4, 4, 4), 1, task="segment")),
-    "lstm": (LSTM, WORDS, sentences),
-}
-UNITS = {"client": ("algo=dp_scaffold",), "record": ("algo=dp_scaffold", "privacy=record", "batch_size=3")}
-BACKENDS = {"client": ["flat", "vmap", "loop"], "record": ["flat", "vmap", "loop", "opacus"]}
-CLOSED = {"two classes", "least squares"}
-
-
-def backends_of(name: str, unit: str) -> list[str]:
-    if name in CLOSED:
-        return ["auto"]
-    # recurrent layers: vmap refuses them, Opacus has none
-    return [each for each in BACKENDS[unit] if name != "lstm" or each in ("flat", "loop")]
-
-
-def played_by(name: str, unit: str, backend: str) -> tuple[Settings, Build]:
-    node, dataset, build = MODELS[name]
-    settings = settings_of(*UNITS[unit], *TINY)
-    engine = dataclasses.replace(settings.engine, backend=backend)
-    settings = dataclasses.replace(
-        settings,
-        model=settings.model if node is None else node,
-        dataset={**settings.dataset, **dataset},
-        engine=engine,
-        local_steps=2,
-        sampled_clients=5,
-    )
-    return settings, build
+    settings = algo.settings(**changes)
+    assert_crossings(assert_same(settings), settings, door)
 
 
 @pytest.mark.one_in(4)
@@ -219,7 +70,24 @@ def played_by(name: str, unit: str, backend: str) -> tuple[Settings, Build]:
 )
 def test_every_model_by_every_backend(name: str, unit: str, backend: str) -> None:
     settings, build = played_by(name, unit, backend)
-    assert_same(settings, build, ROUNDING)
+    assert_crossings(assert_same(settings, build, ROUNDING), settings)
+
+
+@pytest.mark.one_in(2)
+@pytest.mark.parametrize(("name", "backend"), [("two classes", "auto"), ("mlp", "flat"), ("mlp", "vmap")])
+@pytest.mark.parametrize("unit", UNITS)
+def test_what_is_not_finite_is_left_out_there_too(name: str, unit: str, backend: str) -> None:
+    """Nobody asks there whether there is anything to leave out."""
+    settings, build = played_by(name, unit, backend)
+    settings = dataclasses.replace(settings, sampled_clients=10, batch_size=None)
+
+    def broken(settings: Settings) -> Played:
+        played = build(settings)
+        played.job.data.federation.features[0] = float("inf")
+        return played
+
+    assert sum(assert_same(settings, broken, ROUNDING).waits.values()) == 1
+    assert all(facts.blanked for _, _, facts, _ in rounds(on(twin.NAME, settings, broken)))
 
 
 # whole runs
@@ -247,6 +115,8 @@ def test_a_run_has_the_same_files() -> None:
     here, there = map(whole, DEVICES)
     same_numbers(here, there)
     assert read(there, "env.json")["device"] == f"{twin.NAME}:0"
+    assert read(there, "result.json")["engine"] == {"backend": "closed_form", "chunk": 4}
+    assert "gpu_memory: 4.0" in (there / ".hydra" / "config.yaml").read_text()
 
 
 @pytest.mark.parametrize("first", DEVICES)
@@ -379,7 +249,14 @@ def test_the_twin_counts() -> None:
         assert sum(seen.reads.values()) == 7
         torch.ones(3).to(x), torch.as_tensor(1.0, device=x.device), torch.tensor([1], device=x.device)
         assert sum(seen.uploads.values()) == 3
+        assert seen.blocking == seen.uploads
+        assert sum(seen.waits.values()) == 7 + 3
         seen.clear()
+        _ = x.where(x > 1, torch.tensor(0.0)), torch.ones(3).to(x.device, non_blocking=True)
+        assert sum(seen.uploads.values()) == 2
+        assert [name for name, _ in seen.blocking] == ["where.self"]
+        seen.clear()
+        _ = x.where(x > 1, 0), x.masked_fill(x > 1, 0)
         _ = (x * 2).sum(), x.clone(), torch.zeros_like(x), x.new_ones(2), torch.arange(3, device=x.device)
         assert not seen.reads
         assert not seen.uploads

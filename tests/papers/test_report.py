@@ -257,3 +257,10 @@ def test_figure_2_stands_before_figure_10_and_equal_ends_once() -> None:
     places = [text.index(f'href="#{anchor(name)}"') for name in ("mine/fig2", "mine/fig10", "mine/table1")]
     assert places == sorted(places)
     assert "2 → <b>4</b>" in text
+
+
+def test_audits_are_told() -> None:
+    artefact(Path("out/papers"), "a/fig1", audited="violated (1 of 3 runs)")
+    assert "violated (1 of 3 runs)" in Page(written()).text
+    artefact(Path("out/papers"), "a/fig1")
+    assert "audited" not in Page(written()).text

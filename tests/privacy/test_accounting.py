@@ -256,8 +256,14 @@ def test_refusals() -> None:
     for arguments, words in (
         ((released, 1.0, 1e-5, "exact"), "not valid for poisson"),
         ((released, 1.0, 1e-5, "gdp"), "expected one of auto"),
-        ((released, 1.0, 1e-5, "basic"), r"not valid for poisson: .*\(use auto or pld, rdp"),
-        ((Composition("pure", 3), 1.0, 1e-5, "pld"), r"not valid for pure: .*\(use auto or basic, exact"),
+        (
+            (released, 1.0, 1e-5, "basic"),
+            r"not valid for poisson: .*\(use privacy.accountant=auto or privacy.accountant=pld",
+        ),
+        (
+            (Composition("pure", 3), 1.0, 1e-5, "pld"),
+            r"not valid for pure: .*\(use privacy.accountant=auto or privacy.accountant=basic",
+        ),
         (
             (Composition("gaussian", 3, share=0.5, rounds=((3, 1),)), 1.0, 1e-5, "exact"),
             "not valid for participation",

@@ -216,7 +216,7 @@ def test_refused_elsewhere(released: RecordReleases | Releases, observer: str) -
     ):
         with pytest.raises(
             PrivacyError,
-            match=r"accountant=paper: .*batch_size.*replace_one, sampled clients and observer=third_party",
+            match=r"accountant=paper: .*batch_size.*sampled clients and privacy.observer=third_party",
         ):
             ask()
     always = Composition("fixed", 20, 0.2, 100, 20, rounds=((2, 10),))

@@ -461,7 +461,7 @@ def test_a_sign_that_is_lost_is_refused(eps2: float) -> None:
     for asks in (made.check_norms_recoverable, lambda: made.square_norms(messages)):
         with pytest.raises(
             ValueError,
-            match=r"eps2=.*is whole, so the sign of a norm is lost: expected any other \(take eps2=",
+            match=r"eps2=.*is whole, so the sign of a norm is lost: expected any other \(take privacy.eps2=",
         ):
             asks()
     PrivUnit(2.0, 2.0, 1.01 * max(eps2, 0.01), 1.0, 5).check_norms_recoverable()
@@ -524,7 +524,10 @@ def test_equal_split_where_the_rules_change() -> None:
         (lambda: PrivUnit(2, 2, math.inf, 1, 5), r"eps2=inf: .*use eps=inf for no privacy"),
         (lambda: PrivUnit(2, 2, 2, 0.0, 5), r"clip=0.0: expected a finite number > 0"),
         (lambda: PrivUnit(2, 2, 2, math.inf, 5), r"clip=inf: expected a finite number > 0"),
-        (lambda: PrivUnit(2, 2, 2, 1, 2), r"dimension=2: expected at least 3 .*use the gaussian mechanism"),
+        (
+            lambda: PrivUnit(2, 2, 2, 1, 2),
+            r"dimension=2: expected at least 3 .*use privacy.mechanism=gaussian",
+        ),
         (lambda: equal_split(0.0, 5), r"eps=0.0 a release: expected 0 < eps <= 200"),
         (lambda: equal_split(201.0, 5), r"eps=201.0 a release: expected 0 < eps <= 200"),
         (lambda: equal_split(6.0, 2), r"dimension=2: expected at least 3"),

@@ -142,7 +142,9 @@ def test_not_valid_elsewhere(released: Composition) -> None:
     ids=["rounding", "noise too small", "releases too many"],
 )
 def test_what_its_grid_cannot_hold_is_refused_in_one_line(times: int, noise: float, delta: float) -> None:
-    with pytest.raises(OutOfReach, match=r"accountant=prv: cannot tell .*use accountant=auto") as refused:
+    with pytest.raises(
+        OutOfReach, match=r"accountant=prv: cannot tell .*use privacy.accountant=auto"
+    ) as refused:
         epsilon(Composition("poisson", times, 0.1), noise, delta, "prv")
     assert "\n" not in str(refused.value)
 

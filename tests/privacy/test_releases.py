@@ -125,7 +125,9 @@ def test_rates_and_populations() -> None:
     ("sampling", "neighbours", "use"), [("fixed", ADD, "replace_one"), ("poisson", REPLACE, "add_remove_one")]
 )
 def test_refused_combinations_name_the_nearest(sampling: str, neighbours: dict[str, str], use: str) -> None:
-    with pytest.raises(PrivacyError, match=f"sampling={sampling} neighbours=.*use neighbours={use}"):
+    with pytest.raises(
+        PrivacyError, match=f"sampling={sampling} privacy.neighbours=.*use privacy.neighbours={use}"
+    ):
         seen("third_party", trust="central", sampling=sampling, **neighbours)
 
 
@@ -234,8 +236,8 @@ def test_colluding_clients_take_their_shares_out() -> None:
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"trust": "local"}, "use secagg"),
-        ({"trust": "central"}, "use secagg"),
+        ({"trust": "local"}, "use privacy=secagg"),
+        ({"trust": "central"}, "use privacy=secagg"),
         ({"colluding": 10}, "expected 0 to 9"),
         ({"colluding": -1}, "expected 0 to 9"),
         ({"sampling": "poisson", "colluding": 4}, "expected 0 to 3"),
@@ -261,8 +263,8 @@ def test_pure_releases_are_known_one_by_one() -> None:
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"trust": "secagg"}, "expected trust=local"),
-        ({"trust": "central"}, "expected trust=local"),
+        ({"trust": "secagg"}, "expected privacy=local"),
+        ({"trust": "central"}, "expected privacy=local"),
         ({"companions": COMPANIONS}, "norms, bits"),
     ],
 )
@@ -352,8 +354,8 @@ def test_record_level_after() -> None:
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({**POISSON_LOTS, **REPLACE}, "use neighbours=add_remove_one or batch_size lots"),
-        (ADD, "use neighbours=replace_one or sample_rate lots"),
+        ({**POISSON_LOTS, **REPLACE}, "use privacy.neighbours=add_remove_one or batch_size=N"),
+        (ADD, "use privacy.neighbours=replace_one or sample_rate=R"),
         ({"lots": "shuffled"}, "lots=shuffled: expected one of full, fixed, poisson"),
         ({"neighbours": "swap"}, "neighbours=swap"),
         ({"share": 0.0}, "share=0.0"),

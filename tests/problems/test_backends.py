@@ -355,7 +355,7 @@ def test_refused_in_one_line_before_data_loads(what: str, monkeypatch: pytest.Mo
     assert "\n" not in said
     assert said.startswith(f"engine.backend={backend}: ")
     assert f"model={model}" in said
-    assert "use auto" in said
+    assert "use engine.backend=auto" in said
     told = call("run", *overrides)
     assert told.code == 2
     assert told.err.strip().splitlines()[-1] == f"dpfl-bench: {said}"
@@ -364,6 +364,7 @@ def test_refused_in_one_line_before_data_loads(what: str, monkeypatch: pytest.Mo
 def test_a_word_that_is_no_backend() -> None:
     with pytest.raises(
         ConfigError,
-        match=r"^engine\.backend=fast: expected auto or closed_form or flat or vmap or loop or opacus$",
+        match=r"^engine\.backend=fast: expected auto or closed_form or flat or vmap or loop or opacus"
+        r"; did you mean engine\.backend=flat\?$",
     ):
         settings_of("engine.backend=fast")

@@ -347,7 +347,7 @@ REFUSED = {
     "no privacy": ((*AT_CLIENTS, "algo=fedavg"), "expected privacy.unit=record"),
     "recurrent": (
         ("dataset=shakespeare", "clients=3", "records=10", "algo=dp_fedavg", *RECORD),
-        "model=lstm: Opacus has no gradients for LSTM; use auto, flat or loop",
+        "model=lstm: Opacus has no gradients for LSTM; use engine.backend=auto",
     ),
     "linear": (("dataset=digits", "model=logreg", "algo=dp_fedavg", *RECORD),
         "model=logreg has closed forms"),
@@ -412,7 +412,7 @@ def test_dropout_and_plain_tokens_are_not_refused() -> None:
 def test_a_model_that_is_refused_names_it() -> None:
     settings: Settings = settings_of("dataset=digits", "model=mlp", "algo=dp_fedavg", *RECORD)
     model = {"_target_": f"{__name__}.mixing", "name": "mixing"}
-    line = "engine.backend=opacus: model=mixing: it mixes the records of a batch; use auto, flat or loop"
+    line = "engine.backend=opacus: model=mixing: it mixes the records of a batch; use engine.backend=auto"
     with pytest.raises(ConfigError) as error:
         build_problem(dataclasses.replace(settings, model=model), [4], 3)
     assert str(error.value) == line

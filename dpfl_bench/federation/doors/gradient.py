@@ -4,7 +4,8 @@ carries noise.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 
 import numpy as np
 import torch
@@ -13,9 +14,12 @@ from torch import Tensor
 from dpfl_bench.checks.ranges import LARGEST_CLIP, LEAST_CLIP
 from dpfl_bench.federation.doors.formats import FORMATS
 from dpfl_bench.federation.schedule import PlannedRound
+from dpfl_bench.machine import device
 from dpfl_bench.privacy import bounding, noise_draws
 from dpfl_bench.privacy.ledger import Ledger
 from dpfl_bench.problems.problem import Batch, Problem
+
+PIECE_NUMBERS = 2**28  # of noise that goes to a GPU at once: 1 GB in float32
 
 
 @dataclass(frozen=True)
@@ -23,7 +27,7 @@ class RecordCounts:
     """How many records' gradients came to the door, and what became of them."""
 
     clipped: Tensor | int = 0
-    blanked: int = 0  # the gradient or its norm is not finite: it counts as zero
+    blanked: Tensor | int = 0  # the gradient or its norm is not finite: it counts as zero
     all: int = 0
 
     def __add__(self, other: RecordCounts) -> RecordCounts:
@@ -51,9 +55,8 @@ class GradientDoor:
         client's lots (one over the lot's size), (c,).
         ledger: records each noised gradient.
         """
-        return GradientPassage(
-            self, clients, weights, noise_draws.RecordGaussian(self.seed, round.index, clients), ledger
-        )
+        stream = noise_draws.RecordGaussian(self.seed, round.index, clients)
+        return GradientPassage(self, clients, weights, stream, ledger, round.steps)
 
 
 @dataclass
@@ -65,9 +68,11 @@ class GradientPassage:
     weights: Tensor
     stream: noise_draws.RecordGaussian
     ledger: Ledger
+    steps: int = 1  # of the round, whose noise is not drawn yet (on a GPU)
     clipped: Tensor | int = 0
-    blanked: int = 0
+    blanked: Tensor | int = 0
     records: int = 0
+    drawn: Iterator[Tensor] = field(default_factory=lambda: iter(()))  # noise of the next steps
 
     @property
     def counts(self) -> RecordCounts:
@@ -86,8 +91,8 @@ class GradientPassage:
             bound = medians(norms, weights) if self.door.clip is None else self.door.clip
             scales = bounding.scales(norms, bound)
             self.clipped = self.clipped + (norms > bound).sum()
-            if not scales.min().item() > 0:
-                self.blanked += int((~norms.isfinite()).sum())
+            if device.apart(scales) or not scales.min().item() > 0:
+                self.blanked = self.blanked + (~norms.isfinite()).sum()
             return scales
 
         gradient, _ = problem.clipped_gradient(y, batch, factors)
@@ -95,8 +100,24 @@ class GradientPassage:
         if self.door.noise == 0:
             return gradient
         self.ledger.record(self.clients)
-        noise = torch.from_numpy(self.stream.draw(y.shape[1], FORMATS[y.dtype])).to(gradient)
-        return gradient.addcmul_(noise, (self.door.noise * bound * self.weights.unsqueeze(1)).to(gradient))
+        std = (self.door.noise * bound * self.weights.unsqueeze(1)).to(gradient)
+        return gradient.addcmul_(self._noise(gradient), std)
+
+    def _noise(self, like: Tensor) -> Tensor:
+        """N(0, I) of the next step: (c, d). For a GPU, the noise of all steps is drawn at the first
+        one and goes there in one piece (in several, if there is very much of it).
+        """
+        dimension, format = like.shape[1], FORMATS[like.dtype]
+        if not device.apart(like):
+            return device.placed(self.stream.draw(dimension, format), like)
+        noise = next(self.drawn, None)
+        if noise is None:
+            steps = min(self.steps, max(1, PIECE_NUMBERS // like.numel()))
+            self.steps -= steps
+            draws = np.stack([self.stream.draw(dimension, format) for _ in range(steps)])
+            self.drawn = iter(device.placed(draws, like))
+            noise = next(self.drawn)
+        return noise
 
 
 def medians(norms: Tensor, weights: Tensor) -> Tensor:
@@ -104,6 +125,5 @@ def medians(norms: Tensor, weights: Tensor) -> Tensor:
 
     norms, weights: (c, b), weight 0 where padded. A norm that is not finite counts as 0.
     """
-    norms = norms.where(norms.isfinite(), 0)
-    middle = [row[real].quantile(0.5) for row, real in zip(norms, weights > 0, strict=True)]
-    return torch.stack(middle).clamp(LEAST_CLIP, LARGEST_CLIP).unsqueeze(1)
+    norms = norms.where(norms.isfinite(), 0).where(weights > 0, torch.nan)
+    return norms.nanquantile(0.5, dim=1, keepdim=True).clamp(LEAST_CLIP, LARGEST_CLIP)

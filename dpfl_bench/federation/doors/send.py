@@ -75,7 +75,7 @@ class Sums:
     naive: Tensor | float = 0.0  # of |message|^2
     below: Tensor | float = 0.0  # of (1[norm <= C] - 1/2)
     clients: int = 0
-    blanked: int = 0  # updates that were not finite and count as zero
+    blanked: Tensor | int = 0  # updates that were not finite and count as zero
     norms: list[Tensor] = field(default_factory=list)  # of the updates before bounding
 
     def leave(self, rows: Tensor) -> None:

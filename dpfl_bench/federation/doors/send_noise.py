@@ -21,6 +21,7 @@ from torch import Tensor
 from dpfl_bench.federation.doors.formats import FORMATS
 from dpfl_bench.federation.doors.send import SendDoor
 from dpfl_bench.federation.schedule import PlannedRound
+from dpfl_bench.machine import device
 from dpfl_bench.privacy import noise_draws, noise_grid
 
 
@@ -44,23 +45,24 @@ class SendNoise:
         return (self.door.norm_noise or 0.0) * self.clip**2
 
     def on_messages(self, bounded: Tensor, clients: np.ndarray) -> Tensor:
-        """What each client sends: (c, d).
+        """What each client sends: (c, d). PrivUnit computes on the CPU, and so its messages are
+        there.
 
         bounded: the clients' bounded updates, (c, d). clients: their indices, (c,).
         """
         door = self.door
         if door.privunit is not None:
-            units = bounded.double().cpu().numpy() / self.clip
+            units = bounded.cpu().double().numpy() / self.clip
             randomised = door.privunit.randomise(
                 units, noise_draws.privunit_streams(door.seed, self.round.index, clients)
             )
-            return torch.from_numpy(randomised * self.clip).to(bounded)
+            return torch.from_numpy(randomised * self.clip).to(bounded.dtype)
         if door.trust == "central" or door.noise == 0:
             return bounded
         noise = noise_draws.client_gaussian(
             door.seed, self.round.index, clients, bounded.shape[1], self.std, FORMATS[bounded.dtype]
         )
-        return bounded + self._on_grid(noise).to(bounded)
+        return bounded + device.placed(self._on_grid(noise), bounded, bounded.dtype)
 
     def on_total(self, total: Tensor) -> Tensor:
         """The sum of the messages as the server releases it: (d,) -> (d,)."""
@@ -69,7 +71,7 @@ class SendNoise:
         noise = noise_draws.server_gaussian(
             self.door.seed, self.round.index, len(total), self.std, FORMATS[total.dtype]
         )
-        return total + self._on_grid(noise).to(total)
+        return total + device.placed(self._on_grid(noise), total, total.dtype)
 
     def on_squares(self, clients: int, dimension: int) -> float:
         """What to add to the sum of squared norms.
@@ -88,10 +90,8 @@ class SendNoise:
         """Noise for the sum of (1[norm <= C] - 1/2)."""
         return self._scalar("bit-noise", std)
 
-    def _on_grid(self, noise: np.ndarray) -> Tensor:
-        return torch.from_numpy(
-            noise_grid.nearest(noise, noise_grid.spacing(self.std)) if self.door.discrete else noise
-        )
+    def _on_grid(self, noise: np.ndarray) -> np.ndarray:
+        return noise_grid.nearest(noise, noise_grid.spacing(self.std)) if self.door.discrete else noise
 
     def _scalar(self, what: str, std: float) -> float:
         """Noise on a number beside the sum; where that lies on a grid of halves or finer, so does

@@ -47,9 +47,13 @@ class SendPassage(Sums):
         noise, bounded = self.noise, result.rows
         if door.discrete:
             bounded = noise_grid.towards_zero(bounded, noise_grid.spacing(noise.std))
-        messages = noise.on_messages(bounded, clients)
+        drawn = noise.on_messages(bounded, clients)
+        messages = drawn if door.privunit is None else device.placed(drawn, bounded)
         self._count(bounded, messages, result.norms)
-        self.blanked += result.blanked
+        if door.privunit is not None and door.norm_noise is not None:
+            estimates = door.privunit.square_norms(drawn.double().numpy() / self.clip)
+            self.squares = self.squares + float(estimates.sum()) * self.clip**2
+        self.blanked = self.blanked + result.blanked
         return (messages if door.memory == "own_message" else bounded).to(updates)
 
     @property
@@ -66,7 +70,7 @@ class SendPassage(Sums):
         self.naive = self.naive + part.naive
         self.below = self.below + part.below
         self.clients += part.clients
-        self.blanked += part.blanked
+        self.blanked = self.blanked + part.blanked
         self.norms += part.norms
 
     def sent(self, ledger: Ledger) -> Sent:
@@ -82,11 +86,8 @@ class SendPassage(Sums):
             for name in door.sums:
                 ledger.record_sum(name)
         self.released = total
-        wide = device.wide(total.device)
-        scalars = [
-            torch.as_tensor(value / divisor, dtype=wide, device=total.device).to(self.dtype)
-            for value in (squares, self.naive)
-        ]
+        zero = total.new_zeros((), dtype=device.wide(total.device))
+        scalars = [(zero + value / divisor).to(self.dtype) for value in (squares, self.naive)]
         mean = (total / divisor).to(self.dtype)
         return Sent(mean, mean.new_empty(0, len(mean)), *scalars)
 
@@ -99,14 +100,15 @@ class SendPassage(Sums):
         signal = torch.as_tensor(kept, device=self.released.device).to(wide).expand_as(self.released)
         return signal / divisor, (self.released.to(wide) - signal) / divisor
 
-    def next_clip(self) -> float:
-        """C of the next round."""
+    def next_clip(self, below: float | None = None) -> float:
+        """C of the next round. below: the sum of that name, where it is read already."""
         door = self.door
         if door.quantile is None or door.bound is None:
             return self.clip
         std = door.quantile.std * (self.clients**0.5 if door.trust == "local" else 1.0)
         noise = self.noise.on_bits(std) if door.private else 0.0
-        return door.quantile.next(self.clip, (float(self.below) + noise) / self.round.divisor + 0.5)
+        below = float(self.below) if below is None else below
+        return door.quantile.next(self.clip, (below + noise) / self.round.divisor + 0.5)
 
     def _count(self, bounded: Tensor, messages: Tensor, norms: Tensor) -> None:
         """Add to the sums. bounded, messages: (c, d). norms: of the updates before bounding,
@@ -124,10 +126,7 @@ class SendPassage(Sums):
             return
         if door.trust == "local" or door.bound is None:
             self.naive = self.naive + _square(messages)
-        if door.privunit is not None:
-            estimates = door.privunit.square_norms(messages.double().cpu().numpy() / self.clip)
-            self.squares = self.squares + float(estimates.sum()) * self.clip**2
-        else:
+        if door.privunit is None:
             self.squares = self.squares + (
                 _square(messages) if door.trust == "local" else self._squares_to_release(bounded)
             )

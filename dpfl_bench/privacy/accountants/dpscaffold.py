@@ -22,7 +22,7 @@ def refusal(composition: Composition) -> str | None:
         return None
     return (
         "dpscaffold's own accountant needs privacy.unit=record, lots of fixed size (batch_size),"
-        " neighbours=replace_one, sampled clients and observer=third_party"
+        " privacy.neighbours=replace_one, sampled clients and privacy.observer=third_party"
     )
 
 

@@ -13,6 +13,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from dpfl_bench.machine import device
 from dpfl_bench.problems.network import Network
 from dpfl_bench.problems.problem import Batch, Factors, lengths
 
@@ -45,8 +46,9 @@ class Rows:
 
     def __init__(self, gradients: Tensor):
         self.norms = lengths(gradients)
-        measured = math.isfinite(self.norms.sum().item())
-        self.gradients = gradients if measured else gradients.where(self.norms.isfinite().unsqueeze(1), 0)
+        if device.apart(gradients) or not math.isfinite(self.norms.sum().item()):
+            gradients = gradients.where(self.norms.isfinite().unsqueeze(1), 0)
+        self.gradients = gradients
 
     def add(self, scales: Tensor, out: Tensor) -> None:
         out.addmv_(self.gradients.t(), scales)
@@ -75,7 +77,7 @@ class Loop:
             norms[client, records] = piece.norms.to(norms)
         factor = factors(norms, batch.weights)
         scales = batch.weights * factor
-        if not factor.min().item() > 0:
+        if device.apart(factor) or not factor.min().item() > 0:
             scales = scales.where(norms.isfinite(), 0)
         total = torch.zeros_like(y, memory_format=torch.contiguous_format)  # y may be one row for all
         for client, records, piece in held or self._pieces(y, batch):

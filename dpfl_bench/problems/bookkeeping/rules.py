@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.nn.modules.instancenorm import _InstanceNorm
 
+from dpfl_bench.machine import device
 from dpfl_bench.problems.bookkeeping.convolutions import convolution
 from dpfl_bench.problems.bookkeeping.sums import (
     Gradients,
@@ -42,7 +43,7 @@ def linear(room: Room, layer: nn.Linear, x: Tensor, g: Tensor) -> Gradients:
         bias, length = formed(g), norms(g)
         parts = lengths_of(x)
         products = [length * part for part in parts]
-        if any([part.abs().max().item() > LONGEST[x.dtype] for part in parts]):
+        if device.apart(x) or any([part.abs().max().item() > LONGEST[x.dtype] for part in parts]):
             products = [
                 product + beyond(part, x.dtype) for product, part in zip(products, parts, strict=True)
             ]
@@ -65,8 +66,11 @@ def embedding(room: Room, layer: nn.Embedding, x: Tensor, g: Tensor) -> Gradient
     pairs = tokens + words * torch.arange(n, device=x.device)[:, None]  # (record, token) as one number
     if layer.padding_idx is not None:
         learnt = tokens != layer.padding_idx
-        pairs, g = pairs[learnt], g[learnt]
-    pairs, place = torch.unique(pairs, return_inverse=True)
+        if device.apart(x):
+            g = g.masked_fill(~learnt[:, :, None], 0)
+        else:
+            pairs, g = pairs[learnt], g[learnt]
+    pairs, place = _distinct(pairs) if device.apart(x) else torch.unique(pairs, return_inverse=True)
     rows = g.new_zeros(len(pairs), layer.embedding_dim).index_add_(0, place.flatten(), g.flatten(0, -2))
     record, word, squares = pairs // words, pairs % words, lengths(rows).square()
 
@@ -77,6 +81,17 @@ def embedding(room: Room, layer: nn.Embedding, x: Tensor, g: Tensor) -> Gradient
         "weight",
         ParameterGradients([squares.new_zeros(n).index_add_(0, record, squares).sqrt()[:, None]], add),
     )
+
+
+def _distinct(pairs: Tensor) -> tuple[Tensor, Tensor]:
+    """`torch.unique` for a GPU: as many places as there are pairs, so that nobody waits to learn
+    how many are needed. The places that are left over hold 0.
+    """
+    ordered, order = pairs.flatten().sort()
+    is_new = ordered[1:] != ordered[:-1]
+    numbers = torch.cat([is_new.new_zeros(1), is_new]).cumsum(0)
+    place = torch.empty_like(order).scatter_(0, order, numbers)
+    return torch.zeros_like(ordered).scatter_(0, numbers, ordered), place
 
 
 def channel_norm(room: Room, layer: nn.GroupNorm | _InstanceNorm, x: Tensor, g: Tensor) -> Gradients:

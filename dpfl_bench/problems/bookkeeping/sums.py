@@ -156,7 +156,9 @@ def rounding(g: Tensor, a: Tensor, dtype: torch.dtype) -> Tensor:
     g, a: |g| and |a| of each position, (n, p).
     """
     error: Tensor = g.shape[1] * torch.finfo(dtype).eps * (g * a).sum(1, keepdim=True)
-    return error + beyond(a.amax(1, keepdim=True), dtype) if a.max().item() > LONGEST[dtype] else error
+    if device.apart(a) or a.max().item() > LONGEST[dtype]:
+        error = error + beyond(a.amax(1, keepdim=True), dtype)
+    return error
 
 
 def _add_products(positions: Positions, scales: Tensor, total: Tensor) -> None:

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from dpfl_bench import rng
+from dpfl_bench.machine import device
 from dpfl_bench.problems.bookkeeping.layers import Layers, Untappable, layers_of
 from dpfl_bench.problems.bookkeeping.trace import Losses, Trace
 from dpfl_bench.problems.problem import lengths
@@ -63,7 +64,7 @@ class Tapped:
         if trace.n:
             trace.run(module, losses, features, targets, tried)
         self.norms = self._measure(trace, features)
-        if not math.isfinite(self.norms.sum().item()):
+        if device.apart(self.norms) or not math.isfinite(self.norms.sum().item()):
             norms, left_out = self.norms, ~self.norms.isfinite()
             trace.leave_out(left_out)
             self.norms = self._measure(trace, features).where(~left_out, norms)

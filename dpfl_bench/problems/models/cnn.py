@@ -69,7 +69,7 @@ def cnn(
     if len(shape) != 3:
         raise ValueError(
             f"dataset.shape={list(shape)}: expected images of shape [channels, height, width] for model=cnn"
-            " and its like (use model=mlp or logreg)"
+            " and its like (use model=mlp or model=logreg)"
         )
     active = activation_of(activation, s, temp, o)
     ranges.check("model.pooled", pooled, POOLED)

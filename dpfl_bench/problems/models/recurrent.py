@@ -18,7 +18,7 @@ class Recurrent(nn.Module):
     def forward(self, tokens: Tensor) -> Tensor:
         if tokens.is_floating_point():
             raise ValueError(
-                "model=lstm: expected tokens, got a data set of numbers (use model=mlp or logreg)"
+                "model=lstm: expected tokens, got a data set of numbers (use model=mlp or model=logreg)"
             )
         states = self.recurrent(self.embedding(tokens))[0]
         logits: Tensor = self.out(states if self.every_position else states[:, -1])

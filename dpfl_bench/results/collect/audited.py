@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,13 @@ def marked(rows: Sequence[Row], folders: Mapping[str, Path]) -> list[Row]:
     how many were audited.
     """
     return [{**row, **_of_row([of_run(folders[run]) for run in row["run_ids"]])} for row in rows]
+
+
+def of_runs(folders: Iterable[Path]) -> str:
+    """The worst verdict over some runs, and how many of them were audited; nothing if none was."""
+    runs = [of_run(folder) for folder in folders]
+    verdicts = [run["audited"] for run in runs if run]
+    return f"{min(verdicts, key=_rank)} ({len(verdicts)} of {len(runs)} runs)" if verdicts else ""
 
 
 def _of_row(runs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

@@ -104,8 +104,8 @@ def run_folders(folder: Path) -> Iterator[Path]:
 
 
 def _result(run: Run) -> dict[str, Any]:
-    """What a result says beside wall time."""
-    return {key: value for key, value in (run.result or {}).items() if key != "seconds"}
+    """What a result says beside wall time and how the machine was used."""
+    return {key: value for key, value in (run.result or {}).items() if key not in ("seconds", "engine")}
 
 
 def _said(run: Run) -> tuple[bool, bool, bool, str]:

@@ -155,6 +155,12 @@ def collect(
     return collected
 
 
+def rows(given: Sequence[str]) -> list[Row]:
+    """A row for each finished run below the folders, as results.csv has them. Writes nothing."""
+    finished = sorted((run for run in folders.look(given).runs if run.result), key=lambda run: run.name)
+    return _rows(finished, columns.columns([run.path for run in finished])) if finished else []
+
+
 def _completed(
     table: Table, points: Sequence[Row], bad: Sequence[Row], where: Mapping[str, Path], apart: Sequence[Clash]
 ) -> tuple[Table, list[Caveat]]:

@@ -92,7 +92,7 @@ def at_end(evaluated: Collection[int], window: Last, run: str) -> range:
     if len(there) < count:
         raise ConfigError(
             f"last={window}: run {run} evaluated {len(there)} of its last {count} rounds; run it"
-            f" with eval_last={count} (or eval_every=1), or say last=1"
+            f" with eval_last={count} (or eval_every=1), or say --last 1"
         )
     return wanted
 

@@ -13,7 +13,7 @@ from typing import ClassVar, Protocol
 from dpfl_bench.checks.errors import ConfigError, one_line
 from dpfl_bench.config.compose import Composed, composer
 from dpfl_bench.machine.imports import preload
-from dpfl_bench.machine.say import say
+from dpfl_bench.machine.say import say, say_done
 from dpfl_bench.machine.signals import Interrupted, WorkerDied
 from dpfl_bench.results.attempt import attempt
 from dpfl_bench.results.folder import RunFolder
@@ -122,5 +122,5 @@ def _say_result(folder: RunFolder) -> int:
 
     result = folder.finished
     assert result is not None
-    say(summary(result))
+    (say if result["status"] == "diverged" else say_done)(summary(result))
     return 1 if result["status"] == "diverged" else 0
