@@ -167,7 +167,8 @@ privacy.clip=1e300                            | privacy.clip=1e+300 | 1e+30
 rounds=1000000000000                          | rounds=1000000000000 | at least 1, 1 to 1e+09
 rounds=100000000 local_steps=1                | rounds=100000000   | 1 to 1e+06
 total_steps=1000000000039 local_steps=7       | total_steps=1000000000039 | 1 to 1e+09
-total_steps=999999937 local_steps=7           | local_steps=7      | the nearest are local_steps=1 or local_steps=999999937
+total_steps=999999937 local_steps=7           | local_steps=7
+    | the nearest are local_steps=1 or local_steps=999999937
 repeats=1000000                               | repeats=1000000    | 1 to 10000
 algo=dp_fedavg sampled_clients=9 rounds=200000 | rounds=200000   | at most 100000 rounds
 repeats=10000 rounds=10000                    | repeats=10000      | rounds of all seeds together
