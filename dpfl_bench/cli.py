@@ -31,10 +31,23 @@ def command() -> None:
         code: Any = 0
     except SystemExit as stop:
         code = stop.code
+    _remove_socket()
     with suppress(OSError):  # nobody listens any more
         sys.stdout.flush()
         sys.stderr.flush()
     os._exit(code if isinstance(code, int) else 0 if code is None else 1)
+
+
+def _remove_socket() -> None:
+    """The folder with the socket of the process that workers are forked from. Python's own end
+    would remove it.
+    """
+    if "multiprocessing.util" in sys.modules:
+        import shutil
+        from multiprocessing.process import current_process
+
+        if folder := getattr(current_process(), "_config", {}).get("tempdir"):
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def main(argv: Sequence[str] | None = None) -> None:
@@ -65,11 +78,14 @@ def _code(verb: str, words: list[str]) -> int:
         code = 130
     except BrokenPipeError:
         code = 1
-    except ValueError as error:
-        if type(error).__module__.partition(".")[0] != "dpfl_bench":
-            raise  # not one of ours: a bug, with its traceback
+    except (ValueError, OSError) as error:
+        from dpfl_bench.checks.errors import one_line
+
+        line = one_line(error)
+        if line is None:
+            raise  # a bug, with its traceback
         from dpfl_bench.commands.arguments import complain
 
-        complain(str(error))
-        code = 2
+        complain(line)
+        code = 2 if isinstance(error, ValueError) else 1
     return code

@@ -88,7 +88,7 @@ def load_data(settings: Settings) -> Data:
     dataset = settings.dataset
     check_call(dataset, "dataset")  # before its module is imported, to ask which files it reads
     before = contents.stamps(dataset)
-    raw = call(dataset, "dataset")
+    raw = _records(dataset)
     loaded = _contents(dataset, raw, before)
     _check_task(dataset, raw)
     records, parts = _dealt(settings, raw)
@@ -103,6 +103,16 @@ def load_data(settings: Settings) -> Data:
     return Data(
         Federation(records, parts, lots, where, numbers), records, parts, holders, dealt, loaded, indices
     )
+
+
+def _records(dataset: Mapping[str, Any]) -> Records:
+    raw = call(dataset, "dataset")
+    if not isinstance(raw, Records):
+        raise ConfigError(
+            f"dataset._target_={dataset['_target_']}: expected a function that returns"
+            f" dpfl_bench.data.records.Records, got {type(raw).__name__}"
+        )
+    return raw
 
 
 def _dealt(settings: Settings, raw: Records) -> tuple[Records, list[np.ndarray]]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from dpfl_bench.checks.errors import ConfigError
+from dpfl_bench.checks.errors import ConfigError, NotForeseeable
 from dpfl_bench.config.settings import Settings
 from dpfl_bench.config.targets import warm_rounds
 from dpfl_bench.privacy import accounting
@@ -33,12 +33,12 @@ def check_foreseeable(settings: Settings) -> None:
     """Record level: refuse settings from which the holders of a record cannot be foreseen."""
     if settings.dealing is not None and settings.dealing.overlapping:
         if settings.dataset["records"] is None:
-            raise ConfigError(
+            raise NotForeseeable(
                 "dataset.records=null: expected to know how many records there are, for overlapping"
                 " clients share them"
             )
     elif settings.lots == "fixed" and settings.smallest_client is None:
-        raise ConfigError(
+        raise NotForeseeable(
             f"batch_size={settings.batch_size}: expected to know the records of the smallest client, for"
             " the sampling rate follows; say records=N, or sample_rate in place of batch_size"
         )

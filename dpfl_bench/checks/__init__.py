@@ -4,5 +4,6 @@
 |---|---|
 | errors.py | `ConfigError`: the one-line error of a user |
 | ranges.py | ranges of values, and the check of one value |
+| yaml_file.py | a user's YAML file as plain data |
 | signatures.py | what a function says of its parameters: types, ranges, counts |
 """

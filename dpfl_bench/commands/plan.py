@@ -50,10 +50,15 @@ def command(words: list[str]) -> int:
 
 
 def _planned(composed: Composed, detailed: bool, every: bool) -> dict[str, Any]:
+    from dpfl_bench.budget.notes import notes
     from dpfl_bench.config.validate import settings
     from dpfl_bench.experiment.plan import plan
 
-    return plan(settings(composed), detailed=detailed, every=every)
+    run = settings(composed)
+    planned = plan(run, detailed=detailed, every=every)
+    for note in notes(run):
+        arguments.complain(note)
+    return planned
 
 
 def _jobs(composer: Composer, overrides: Sequence[str]) -> list[tuple[str, ...]]:

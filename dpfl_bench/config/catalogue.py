@@ -47,7 +47,7 @@ def text(entries: list[dict[str, Any]]) -> str:
 def named(group: str, config_dir: str | None) -> Iterator[Path]:
     """The YAML files of a folder. Ours first, so that a user's file of one name comes later."""
     for folder in (Path(str(files("dpfl_bench.conf"))), *([Path(config_dir)] if config_dir else [])):
-        yield from sorted(folder.glob(f"{group}/[!_]*.yaml"))
+        yield from sorted(file for file in folder.glob(f"{group}/[!_]*.yaml") if file.is_file())
 
 
 def first_comment(lines: Iterable[str]) -> str:
@@ -67,4 +67,4 @@ def _target(lines: list[str]) -> str | None:
 
 
 def _lines(file: Path) -> list[str]:
-    return [line.strip() for line in file.read_text().splitlines()]
+    return [line.strip() for line in file.read_text(errors="replace").splitlines()]

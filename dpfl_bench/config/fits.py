@@ -18,6 +18,7 @@ from dpfl_bench.config import catalogue
 from dpfl_bench.config.identity import packaged
 from dpfl_bench.config.settings import Settings
 from dpfl_bench.config.targets import ours, target
+from dpfl_bench.config.typed import checked
 from dpfl_bench.data import published
 from dpfl_bench.data.records import Scaling, check_tokens
 from dpfl_bench.data.source import source_of
@@ -34,6 +35,9 @@ def check(settings: Settings, used: Collection[str]) -> None:
     """
     for group in used:
         node: Mapping[str, Any] = getattr(settings, group)
+        for key, kind in _types(node).items():
+            if key in node:
+                checked(f"{group}.{key}", node[key], kind)
         for key, allowed in _declared(node).items():
             ranges.check(f"{group}.{key}", node.get(key), allowed)
         try:
@@ -42,6 +46,11 @@ def check(settings: Settings, used: Collection[str]) -> None:
             raise
         except ValueError as error:
             raise ConfigError(str(error)) from None
+
+
+def _types(node: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The types that a function of ours declares; a user's own are checked at the call, too."""
+    return signatures.types(target(node)) if ours(node) else {}
 
 
 def _declared(node: Mapping[str, Any]) -> Mapping[str, ranges.Range]:

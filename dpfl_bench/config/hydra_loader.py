@@ -10,8 +10,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from dpfl_bench.checks import yaml_file
 from dpfl_bench.checks.errors import ConfigError
-from dpfl_bench.config import catalogue, unknown
+from dpfl_bench.config import catalogue, unknown, user_keys
 
 PACKAGED: dict[str, bytes] = {}  # files of packages: a process reads them once, as it does modules
 
@@ -43,15 +44,17 @@ def loader(config_dir: str | None) -> Any:
     users: dict[str, bytes] = {}  # files, which may have changed when the next loader is made
     for source in hydras.repository.get_sources():
         if source.scheme() in ("pkg", "file"):
-            source.load_config = _reading_once(source, PACKAGED if source.scheme() == "pkg" else users)
+            packaged = source.scheme() == "pkg"
+            source.load_config = _reading_once(source, PACKAGED if packaged else users, not packaged)
     plugins = ConfigStore.instance().repo.get("hydra", {}).get("launcher", {})
     for name in catalogue.launchers(config_dir):  # Hydra would mix the keys of its plugin of that name in
         plugins.pop(f"{name}.yaml", None)
     return hydras
 
 
-def _reading_once(source: Any, kept: dict[str, bytes]) -> Callable[[str], Any]:
-    """Its `load_config`, which reads a file once: reading is a third of composing.
+def _reading_once(source: Any, kept: dict[str, bytes], users: bool) -> Callable[[str], Any]:
+    """Its `load_config`, which reads a file once: reading is a third of composing. A user's file is
+    checked, and of a data set gets the keys that it leaves out.
 
     Hydra alters what it has read, so each time gets a copy. It is pickled, for that is quicker to
     copy.
@@ -62,10 +65,21 @@ def _reading_once(source: Any, kept: dict[str, bytes]) -> Callable[[str], Any]:
     def load(config_path: str) -> Any:
         name = f"{place}/{config_path}"
         if name not in kept:
-            kept[name] = pickle.dumps(read(config_path))
+            kept[name] = pickle.dumps(_of_user(source, read, config_path) if users else read(config_path))
         return pickle.loads(kept[name])
 
     return load
+
+
+def _of_user(source: Any, read: Callable[[str], Any], config_path: str) -> Any:
+    """A user's file, refused in one line where it cannot be read."""
+    file = Path(source.path) / f"{config_path.removesuffix('.yaml')}.yaml"
+    if file.is_file():  # else Hydra says what there is
+        yaml_file.loaded(file)
+    result = read(config_path)
+    if file.parent.name == "dataset":
+        user_keys.complete(result.config, file)
+    return result
 
 
 def ours_alone(
@@ -138,6 +152,7 @@ def _one_line(error: Exception) -> str:
     cause = str(error.__cause__).splitlines()[0] if error.__cause__ else ""
     override = getattr(error, "override", "")  # which one could not be read
     first = [override] if override and override not in text else []
+    lines = lines or [type(error).__name__]
     last = [cause] if cause and cause not in lines[0] else []
     reason = "; ".join([*first, *lines, *last])
     return f"{reason} (dpfl-bench run --cfg job shows every key, dpfl-bench list the choices)"

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from dpfl_bench.checks.errors import ConfigError
+from dpfl_bench.checks.ranges import COUNT
+from dpfl_bench.checks.ranges import check as check_range
 from dpfl_bench.config.settings import Settings, equal_share
 from dpfl_bench.config.typed import checked
 from dpfl_bench.federation import dealing, lot_size
@@ -69,8 +71,7 @@ def lengths(config: Mapping[str, Any]) -> dict[str, int]:
     if len(given) < 2:
         given["total_steps"] = checked("default_total_steps", config["default_total_steps"], int)
     for name, value in given.items():
-        if value < 1:
-            raise ConfigError(f"{name}={value}: expected at least 1")
+        check_range(name, value, COUNT)
     if "total_steps" not in given:
         given["total_steps"] = given["rounds"] * given["local_steps"]
     for known, follows in (("local_steps", "rounds"), ("rounds", "local_steps")):
@@ -120,12 +121,17 @@ def _steps_per_epoch(name: str, config: Mapping[str, Any]) -> int:
 
 def _divide(total: int, name: str, part: int) -> int:
     if total % part:
-        divisors = [k for k in range(1, total + 1) if total % k == 0]
-        below = [k for k in divisors if k < part][-2:]
-        above = [k for k in divisors if k > part][:2]
+        every = divisors(total)
+        below = [k for k in every if k < part][-2:]
+        above = [k for k in every if k > part][:2]
         near = " or ".join(f"{name}={divisor}" for divisor in below + above)
         raise ConfigError(f"{name}={part}: expected a divisor of total_steps={total}; the nearest are {near}")
     return total // part
+
+
+def divisors(number: int) -> list[int]:
+    small = [k for k in range(1, math.isqrt(number) + 1) if number % k == 0]
+    return sorted({*small, *(number // k for k in small)})
 
 
 def evaluation_interval(settings: Settings) -> int:

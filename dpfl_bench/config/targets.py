@@ -15,7 +15,7 @@ from importlib import import_module
 from typing import Any
 
 from dpfl_bench.algorithms.scaffold import default_warm_rounds
-from dpfl_bench.checks.errors import ConfigError
+from dpfl_bench.checks.errors import ConfigError, NotForeseeable
 from dpfl_bench.config import catalogue
 from dpfl_bench.config.settings import Settings
 
@@ -40,7 +40,7 @@ def check_call(node: Mapping[str, Any], group: str) -> None:
     """Raise ConfigError where this target must not be called now."""
     refusal = _REFUSAL.get()
     if refusal is not None and node["_target_"] not in _shipped():
-        raise ConfigError(f"{group}._target_={node['_target_']}: {refusal}")
+        raise NotForeseeable(f"{group}._target_={node['_target_']}: {refusal}")
 
 
 @cache

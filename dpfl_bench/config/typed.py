@@ -67,7 +67,10 @@ def checked(path: str, value: Any, kind: Any) -> Any:
         }
         return kind(**given)
     if kind is float and isinstance(value, int) and not isinstance(value, bool):
-        return float(value)
+        try:
+            return float(value)
+        except OverflowError:
+            raise ConfigError(f"{path}: expected a number of at most 1e308") from None
     expected = origin or kind
     if not isinstance(value, expected) or (isinstance(value, bool) and expected is not bool):
         raise ConfigError(

@@ -6,24 +6,20 @@ import re
 from collections.abc import Collection, Mapping
 from dataclasses import fields, replace
 from operator import attrgetter
-from typing import Any, Literal
+from typing import Any
 
 from dpfl_bench.checks.errors import ConfigError
+from dpfl_bench.checks.ranges import LEAST
 from dpfl_bench.checks.ranges import check as check_range
-from dpfl_bench.config import fits, measures, refusals, rounds, tracker_names, unknown
+from dpfl_bench.config import fits, group_keys, measures, refusals, rounds, tracker_names, unknown
 from dpfl_bench.config.catalogue import GROUPS
 from dpfl_bench.config.compose import Composed
-from dpfl_bench.config.ranges import SETTINGS
+from dpfl_bench.config.ranges import MOST_DRAWN, MOST_ROUNDS, SETTINGS
 from dpfl_bench.config.settings import Settings
 from dpfl_bench.config.targets import ours
 from dpfl_bench.config.typed import check_names, checked
 from dpfl_bench.federation import dealing
 
-# what a user's own file has to choose from, too
-CHOICES: dict[str, Any] = {
-    "dataset.standardise": Literal["public", "data", "none"],
-    "dataset.vocabulary_from": Literal["public", "data"],
-}
 NAME = re.compile(r"\w[\w.+-]{0,99}")  # of a choice: it becomes part of file names
 SAYS_CLIENTS = re.compile(r"\+*dataset\.clients=")
 ONLY_FOR_COMPOSING = (*rounds.DEFAULTS, "local_epochs", "total_epochs", "expected_lot", "points")
@@ -44,6 +40,8 @@ def settings(composed: Composed, used: Collection[str] = fits.GROUPS) -> Setting
     for group in GROUPS[:-1]:
         config[group] = _as_reference(group, config[group], composed.reference[group])
     _check_choices(config)
+    for group in GROUPS[:-1]:
+        group_keys.check(group, config[group])
     dataset, reference = _kept(_as_many_clients(config, composed), composed.reference["dataset"])
     config["dataset"] = _as_the_model_sees(_without_stale(dataset, reference))
     _fill_suggested(config)
@@ -100,8 +98,9 @@ def _as_reference(path: str, value: Any, reference: Any) -> Any:
                 f"{path}={value}: expected the name of a file in conf/{path}/ or the keys of one"
             )
         return {key: _as_reference(f"{path}.{key}", value[key], reference[key]) for key in value}
-    kind = CHOICES.get(path, Any if reference is None else type(reference))
-    return checked(path, value, kind)
+    group, _, key = path.partition(".")
+    known = group_keys.KEYS[group].get(key)
+    return checked(path, value, known.kind if known else Any if reference is None else type(reference))
 
 
 def _kept(dataset: dict[str, Any], reference: Mapping[str, Any]) -> tuple[dict[str, Any], Mapping[str, Any]]:
@@ -172,8 +171,9 @@ def _fill_suggested(config: dict[str, Any]) -> None:
     for key in ("clients", "lr"):
         if config[key] is None:
             config[key] = config["dataset"][key]
-    if config["clients"] is None:
-        raise ConfigError("clients=null: expected a whole number, for this data set suggests none")
+    for key, kind in (("clients", "a whole number"), ("lr", "a number")):
+        if config[key] is None:
+            raise ConfigError(f"{key}=null: expected {kind}, for this data set suggests none; say {key}=")
     if config["sampled_clients"] is None:
         config["sampled_clients"] = config["clients"]
 
@@ -181,8 +181,6 @@ def _fill_suggested(config: dict[str, Any]) -> None:
 def _check_ranges(settings: Settings) -> None:
     for path, allowed in SETTINGS.items():
         check_range(path, attrgetter(path)(settings), allowed)
-    if settings.model.get("l2", 0) < 0:
-        raise ConfigError(f"model.l2={settings.model['l2']:g}: expected a number >= 0")
     if settings.measured_client >= settings.clients and "client" in settings.measure:
         raise ConfigError(
             f"measured_client={settings.measured_client}: expected one of 0..{settings.clients - 1}, the"
@@ -192,4 +190,23 @@ def _check_ranges(settings: Settings) -> None:
         raise ConfigError(
             f"sampled_clients={settings.sampled_clients}: expected at most clients={settings.clients}; lower"
             " it or leave it out for all"
+        )
+    _check_length(settings)
+
+
+def _check_length(settings: Settings) -> None:
+    """Whether the rounds can be drawn before training, and whether the last one still moves."""
+    last = 1.0 if settings.lr == "1/L" else settings.lr * settings.lr_decay ** (settings.rounds - 1)
+    if last < LEAST:
+        raise ConfigError(
+            f"lr_decay={settings.lr_decay:g}: expected lr >= {LEAST:g} in the last of {settings.rounds}"
+            f" rounds, it would be {last:g}; raise lr_decay"
+        )
+    rounds = settings.rounds * settings.repeats
+    each = settings.clients if settings.sampling == "poisson" else settings.sampled_clients
+    most = MOST_ROUNDS if settings.sampling == "full" else max(1, min(MOST_ROUNDS // 10, MOST_DRAWN // each))
+    if rounds > most:
+        raise ConfigError(
+            f"rounds={settings.rounds}, repeats={settings.repeats}: expected at most {most} rounds of all"
+            f" seeds together, for their cohorts are drawn before training, got {rounds}"
         )

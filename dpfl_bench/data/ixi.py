@@ -16,8 +16,10 @@ is shared.
 
 from __future__ import annotations
 
+import gzip
+import hashlib
+import math
 import re
-import zlib
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -25,12 +27,14 @@ import numpy as np
 
 from dpfl_bench.checks.ranges import COUNT
 from dpfl_bench.data import source as sources
+from dpfl_bench.data.files import check_regular
 from dpfl_bench.data.folder import data_root
 from dpfl_bench.data.records import DataError, Records
 from dpfl_bench.data.source import Dataset, Presence, Source
 
 SHAPE = (48, 60, 48)
 PERCENTILES = (1, 99)
+MOST_VOXELS = 10**9
 Normalise = Literal["zscore", "histogram"]
 HOSPITALS = ("Guys", "HH", "IOP")
 _STEPS = (
@@ -76,8 +80,12 @@ def load(
     folder = _folder(root)
     subjects = _subjects(folder)
     x, y = np.empty((len(subjects), 1, *SHAPE), np.float32), np.empty((len(subjects), *SHAPE), np.uint8)
+    known: dict[bytes, Path] = {}
     for index, subject in enumerate(subjects):
         x[index, 0], y[index] = preprocess(_only(subject / "T1"), _only(subject / "label"), normalise)
+        twin = known.setdefault(hashlib.blake2b(x[index].tobytes()).digest(), subject)
+        if twin != subject:
+            raise DataError(f"{subject}: the same volume as {twin}: remove one of the two")
     belongs, whose = _owners([_hospital(subject) for subject in subjects], owners)
     return Records(x, y, x[:0], y[:0], belongs, 1, f"IXI Tiny in {folder}, {whose}", expected, task="segment")
 
@@ -98,6 +106,8 @@ def preprocess(image: Path, mask: Path, normalise: Normalise) -> tuple[np.ndarra
         )
     if not np.isin(brain, (0, 1)).all():
         raise DataError(f"{mask}: expected a mask of zeros and ones: replace the file")
+    if not 0 < brain.mean() < 1:
+        raise DataError(f"{mask}: expected some brain and some background: replace the file")
     if not np.isfinite(volume).all() or volume.min() == volume.max():
         raise DataError(f"{image}: expected finite intensities that differ from each other: replace the file")
     small = resize(by_histogram(volume) if normalise == "histogram" else volume, SHAPE)
@@ -133,18 +143,12 @@ def resize(volume: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
 def _read(file: Path) -> tuple[np.ndarray, np.ndarray]:
     """A file's voxels in canonical axes, and the (4, 4) matrix that places them in the scanner."""
     nibabel = _nibabel()
-    unreadable = (
-        OSError,
-        EOFError,
-        ValueError,
-        zlib.error,
-        nibabel.filebasedimages.ImageFileError,
-        nibabel.spatialimages.HeaderDataError,
-    )
+    check_regular(file, "replace it")
     try:
+        _check_header(nibabel, file)
         image = nibabel.as_closest_canonical(nibabel.load(file))
         voxels, place = np.asarray(image.dataobj, np.float32), np.asarray(image.affine, float)
-    except unreadable as error:
+    except Exception as error:  # nibabel raises anything on bytes that are no volume
         reason = " ".join(str(error).split()) or type(error).__name__
         raise DataError(
             f"{file}: cannot read it as NIfTI ({reason}): replace the file, it may be cut short"
@@ -154,6 +158,24 @@ def _read(file: Path) -> tuple[np.ndarray, np.ndarray]:
             f"{file}: expected a volume of three axes, found shape {voxels.shape}: replace the file"
         )
     return voxels, place
+
+
+def _check_header(nibabel: Any, file: Path) -> None:
+    """Refuse, before its voxels are read, a NIfTI-1 header that promises too much or places them
+    nowhere.
+    """
+    with gzip.open(file) if file.suffix == ".gz" else file.open("rb") as opened:
+        header = nibabel.Nifti1Header.from_fileobj(opened, check=False)
+    if int(header["sizeof_hdr"]) != 348:
+        return  # of another format, which nibabel knows or refuses
+    shape = [int(size) for size in header["dim"][1 : 1 + max(0, min(7, int(header["dim"][0])))]]
+    if any(size < 1 for size in shape) or math.prod(shape) > MOST_VOXELS:
+        raise ValueError(f"dim {shape}, expected 1 to {MOST_VOXELS} voxels")
+    if not (math.isfinite(header["scl_slope"]) and math.isfinite(header["scl_inter"])):
+        raise ValueError("scl_slope or scl_inter is no number")
+    place = header.get_best_affine()
+    if not np.isfinite(place).all() or np.linalg.matrix_rank(place[:3, :3]) < 3:
+        raise ValueError("its affine places all voxels on a plane")
 
 
 def _apart(one: np.ndarray, other: np.ndarray, shape: tuple[int, ...]) -> float:
@@ -179,6 +201,10 @@ def _subjects(folder: Path) -> list[Path]:
     if not subjects:
         problem = "holds no folder of a subject" if folder.is_dir() else "is not there"
         raise DataError(f"ixi: {folder} {problem}: {_STEPS}")
+    known: dict[str, Path] = {}
+    for path in subjects:
+        if known.setdefault(number := path.name.partition("-")[0], path) != path:
+            raise DataError(f"{path}: subject {number} is in {known[number].name} too: keep one folder")
     return subjects
 
 

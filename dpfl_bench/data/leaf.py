@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from dpfl_bench.data import source as sources
+from dpfl_bench.data.files import check_no_copies, check_regular
 from dpfl_bench.data.folder import data_root
 from dpfl_bench.data.records import DataError, Records
 from dpfl_bench.data.source import Dataset, Presence, Source
@@ -129,6 +130,9 @@ def read(kind: Kind, root: str | None, fraction: float, seed: int) -> Records:
     folder = data_root(root) / kind.name / "data"
     names: dict[str, int] = {}
     train, test = (_part(kind, folder, part, names) for part in ("train", "test"))
+    check_no_copies(folder, "train", "test", _TWICE)
+    if test.samples and np.array_equal(train.y, test.y) and np.array_equal(train.x, test.x):
+        raise DataError(f"{folder / 'test'}: the same records as in {folder / 'train'}: {_TWICE}")
     samples = train.samples + test.samples
     source = (
         f"LEAF {kind.name} in {folder}: {samples} of {kind.samples} {kind.counted or 'samples'}, {len(names)}"
@@ -157,6 +161,7 @@ def read(kind: Kind, root: str | None, fraction: float, seed: int) -> Records:
 
 def _text(file: Path, remedy: str) -> str:
     """The file's text; a DataError where it is empty or no UTF-8."""
+    check_regular(file, remedy)
     try:
         text = file.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:

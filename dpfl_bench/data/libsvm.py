@@ -10,6 +10,7 @@ import numpy as np
 
 from dpfl_bench.data import source as sources
 from dpfl_bench.data.download import fetch, file_checksum
+from dpfl_bench.data.files import check_unpacked
 from dpfl_bench.data.folder import data_root, fetch_command
 from dpfl_bench.data.records import DataError, Records
 from dpfl_bench.data.source import FETCH, Dataset, Presence, Source
@@ -74,23 +75,34 @@ def _find(path: str | None, default: Path, url: str | None, sha256: str | None, 
     return file
 
 
+MOST_NUMBERS = 4 * 10**9  # 16 GB as float32
+
+
 def _read(files: list[Path], features: int | None) -> tuple[list[np.ndarray], list[np.ndarray], int]:
     """Features (n, d) and labels (n,) of each file, and the number of classes."""
     from sklearn.datasets import load_svmlight_files
 
     names = ", ".join(str(file) for file in files)
+    for file in files:
+        check_unpacked(file, "replace the file")
     # together, for as many features. Indices begin at 1: were the files asked, one record could
     # move everybody's features by one
     try:
         parts = load_svmlight_files(
             [str(file) for file in files], n_features=features, dtype=np.float32, zero_based=False
         )
-    except (ValueError, OSError) as error:
-        reason = " ".join(str(error).split())
+    except (ValueError, OSError, OverflowError, MemoryError, EOFError) as error:
+        reason = " ".join(str(error).split()) or type(error).__name__
         raise DataError(
             f"{names}: expected LIBSVM text, indices from 1 ({reason}): replace the file, or correct"
             " dataset.features"
         ) from error
+    records, width = sum(len(y) for y in parts[1::2]), parts[0].shape[1]
+    if records * width > MOST_NUMBERS:
+        raise DataError(
+            f"{names}: {records} records with indices up to {width} are {records * width} numbers, expected"
+            f" at most {MOST_NUMBERS}: correct the indices, or say dataset.features"
+        )
     values = np.unique(np.concatenate(parts[1::2]))
     if len(values) < 2 or (values != np.round(values)).any():
         shown = ", ".join(f"{value:g}" for value in values[:5])

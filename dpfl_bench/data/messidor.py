@@ -10,6 +10,7 @@ hospital.
 from __future__ import annotations
 
 import csv
+import hashlib
 import re
 import struct
 from collections import defaultdict
@@ -20,11 +21,13 @@ import numpy as np
 
 from dpfl_bench.checks.ranges import COUNT
 from dpfl_bench.data import source as sources
+from dpfl_bench.data.files import check_regular
 from dpfl_bench.data.folder import data_root
 from dpfl_bench.data.records import DataError, Records
 from dpfl_bench.data.source import Dataset, Presence, Source
 
 SIZE = 224
+LEAST_SIZE = 16  # pixels of a photograph; the published ones have 960 and more
 THRESHOLD = 1  # grey levels above the camera's black
 _NOT_BLACK = 8  # a corner this bright is part of the picture
 SUFFIXES = {".tif", ".tiff", ".png", ".jpg", ".jpeg"}
@@ -88,11 +91,14 @@ def load(*, root: str | None, owners: Annotated[int | None, COUNT], expected: in
     rows = sorted(_rows(folder), key=lambda row: (row.hospital, row.image))
     files = _files(folder, rows)
     x = np.empty((len(files), 3, SIZE, SIZE), np.uint8)
+    known: set[bytes] = set()
     for index, file in enumerate(files):
         x[index] = preprocess(file)
+        known.add(hashlib.blake2b(x[index].tobytes()).digest())
+    copies = f", {len(files) - len(known)} images are copies of others" if len(known) < len(files) else ""
     y = np.array([row.grade >= 1 for row in rows], np.int64)
     belongs, whose = _owners([row.hospital for row in rows], owners)
-    return Records(x, y, x[:0], y[:0], belongs, 2, f"Messidor in {folder}, {whose}", expected)
+    return Records(x, y, x[:0], y[:0], belongs, 2, f"Messidor in {folder}, {whose}{copies}", expected)
 
 
 def preprocess(file: Path) -> np.ndarray:
@@ -101,6 +107,7 @@ def preprocess(file: Path) -> np.ndarray:
     """
     pil = _pil()
     unreadable = (OSError, EOFError, SyntaxError, ValueError, struct.error, pil.DecompressionBombError)
+    check_regular(file, "replace it")
     try:
         with pil.open(file) as opened:
             image = opened.convert("RGB")
@@ -109,6 +116,11 @@ def preprocess(file: Path) -> np.ndarray:
         raise DataError(
             f"{file}: cannot read it as an image ({reason}): replace the file, it may be cut short"
         ) from error
+    if min(image.size) < LEAST_SIZE:
+        raise DataError(
+            f"{file}: {image.width} x {image.height} pixels, expected at least {LEAST_SIZE} each way: replace"
+            " the file"
+        )
     box = crop_box(np.asarray(image.convert("L")))
     if box is None:
         raise DataError(f"{file}: the image is black all over: replace the file")
@@ -159,6 +171,7 @@ def _rows(folder: Path) -> list[Row]:
 def _table(file: Path) -> list[Row]:
     match = re.match(r"Annotation_Base([1-3])[1-4]", file.name)
     needed = ["image", "grade", *([] if match else ["hospital"])]
+    check_regular(file, "replace it")
     lines = file.read_text(
         "utf-8-sig", errors="replace"
     ).splitlines()  # Excel's code page in columns that are not read

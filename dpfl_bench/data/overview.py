@@ -10,6 +10,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from dpfl_bench.checks import yaml_file
 from dpfl_bench.checks.errors import ConfigError
 from dpfl_bench.data.folder import data_root, fetch_command
 from dpfl_bench.data.source import FETCH, how_of, in_words, presence_of, source_of
@@ -75,17 +76,10 @@ def _entry(name: str, dataset: Mapping[str, Any], own_code: bool) -> dict[str, A
 
 def _plain(file: Path) -> dict[str, Any]:
     """The file's single values; what refers to other files of a whole config is left out."""
-    from omegaconf import DictConfig, OmegaConf
     from omegaconf.errors import OmegaConfBaseException
-    from yaml import YAMLError  # omegaconf brings it
 
-    try:
-        loaded = OmegaConf.load(file)
-    except (YAMLError, OSError, UnicodeDecodeError, OmegaConfBaseException) as error:
-        raise ConfigError(f"{file}: expected YAML ({' '.join(str(error).split())}); correct it") from None
+    loaded = yaml_file.loaded(file)
     values: dict[str, Any] = {}
-    if not isinstance(loaded, DictConfig):
-        raise ConfigError(f"{file}: expected keys and values; correct it")
     for key in loaded:
         try:
             value = loaded[key]

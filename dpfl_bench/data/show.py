@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -87,7 +88,8 @@ def targets(to: str | None, outputs: str, stem: str) -> tuple[Path, Path]:
     if picture.suffix not in (".png", ".pdf", ".svg"):
         raise ConfigError(f"--to {picture}: expected a file name that ends in .png, .pdf or .svg")
     try:
-        picture.parent.mkdir(parents=True, exist_ok=True)
+        there = next(path for path in (picture.parent, *picture.parent.absolute().parents) if path.exists())
+        Path(tempfile.mkdtemp(prefix=".", dir=there)).rmdir()
     except OSError as error:
         raise ConfigError(f"{picture}: cannot be written ({error.strerror}); say --to FILE.png") from None
     return picture, picture.with_suffix(".csv")
@@ -96,6 +98,7 @@ def targets(to: str | None, outputs: str, stem: str) -> tuple[Path, Path]:
 def save(table: Path, csv: str) -> None:
     """The clients' sizes and labels, one line each."""
     try:
+        table.parent.mkdir(parents=True, exist_ok=True)
         table.write_text(csv)
     except OSError as error:
         raise ConfigError(f"{table}: cannot be written ({error.strerror}); say --to FILE.png") from None

@@ -8,7 +8,7 @@ from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from dpfl_bench.checks.ranges import COUNT
+from dpfl_bench.checks.ranges import COUNT, Range
 from dpfl_bench.data import source as sources
 from dpfl_bench.data.folder import data_root
 from dpfl_bench.data.image_sets import SETS, ZIP, ImageSet, find
@@ -20,9 +20,12 @@ if TYPE_CHECKING:
     import numpy as np
 
 
+KNOWN = Range(lambda name: find(name) is not None, f"one of {', '.join(SETS)}")
+
+
 def load(
     *,
-    name: str,
+    name: Annotated[str, KNOWN],
     root: str | None,
     download: bool,
     verify: bool,
@@ -43,7 +46,7 @@ def load(
 
     kind = find(name)
     if kind is None:
-        raise ValueError(f"dataset.name={name}: expected one of {', '.join(SETS)}")
+        raise DataError(f"dataset.name={name}: expected one of {', '.join(SETS)}")
     folder = data_root(root)
     source = getattr(import_torchvision().datasets, kind.source)
     image_download.complete(kind, source, folder, download, verify)

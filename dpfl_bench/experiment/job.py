@@ -13,14 +13,13 @@ from dpfl_bench.algorithms.base import Algorithm
 from dpfl_bench.assembly.algorithm import build_algorithm
 from dpfl_bench.assembly.data import Data, load_data
 from dpfl_bench.assembly.model import build_problem, check_parameters
-from dpfl_bench.budget import refusals
+from dpfl_bench.budget import before_data
 from dpfl_bench.budget.budget import Budget
 from dpfl_bench.budget.schedules import drawn_schedules
 from dpfl_bench.checks.errors import ConfigError
 from dpfl_bench.config.settings import Settings
 from dpfl_bench.experiment import engine, scored
 from dpfl_bench.experiment.exact_optimum import Reference, reference_of
-from dpfl_bench.federation.holders import Holders
 from dpfl_bench.federation.schedule import Schedule
 from dpfl_bench.machine import device
 from dpfl_bench.problems.problem import Problem
@@ -55,7 +54,7 @@ def prepare(settings: Settings) -> Job:
     device.choose(settings.device)
     at_records = settings.private and settings.privacy.unit == "record"
     if at_records:
-        _check_before_the_data(settings, drawn)
+        before_data.check_accountant(settings, drawn)
     budget = None if at_records else _calibrated(Budget.of(settings, drawn))
     data = load_data(settings)
     scored.choose(settings, data)
@@ -89,20 +88,10 @@ def _check_parameters(settings: Settings) -> None:
         check_parameters(settings, build_problem(settings, shape, classes))
 
 
-def _check_before_the_data(settings: Settings, drawn: list[Schedule]) -> None:
-    """Record level: whether the accountant is valid depends on how lots are drawn, not on how many
-    records a client holds. Twice the lot stands in for that number.
-    """
-    Budget(settings, tuple(drawn), Holders(2 * (settings.batch_size or 1))).check()
-
-
 def _calibrated(budget: Budget) -> Budget:
     """Solve for the noise, and refuse what cannot be had."""
     budget.check()
-    noise = budget.noise
-    _ = noise.privunit
-    further = [c.noise_multiplier(noise.multiplier) for c in budget.companions]
-    refusals.check_grid(budget.settings, noise.ratio, further)
+    before_data.check_calibrated(budget)
     return budget
 
 

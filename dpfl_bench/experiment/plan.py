@@ -8,7 +8,7 @@ import math
 from dataclasses import replace
 from typing import Any
 
-from dpfl_bench.budget import meaning, theory
+from dpfl_bench.budget import before_data, meaning, theory
 from dpfl_bench.budget.budget import Budget
 from dpfl_bench.budget.guarantee import Guarantee
 from dpfl_bench.budget.schedules import drawn_schedules
@@ -39,6 +39,7 @@ def plan(
         settings = _with_measured(settings)
     with only_ours(NO_CALL):
         budget = Budget.of(settings, drawn_schedules(settings))
+        before_data.check_calibrated(budget)
         plan: dict[str, Any] = clean(
             _plan(budget, Guarantee.of(budget, every=every), detailed, detailed and course)
         )

@@ -44,6 +44,7 @@ def run(settings: Settings, overrides: Sequence[str], config_yaml: str) -> RunFo
     folder = RunFolder.at(settings.outputs, settings.run_id)
     _refuse_others(settings, folder)
     if not folder.finished:
+        folder.check_writable()
         with graceful() as stop:
             with stop.at_once():
                 job, origin = _prepared(settings)

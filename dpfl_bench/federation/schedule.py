@@ -16,6 +16,8 @@ import numpy as np
 from dpfl_bench import rng
 from dpfl_bench.privacy.released.clients import Sampling
 
+COINS = 10**7  # thrown at a time: they need not all be in memory
+
 
 @dataclass(frozen=True)
 class PlannedRound:
@@ -164,5 +166,10 @@ def coin_steps(seed: int, total_steps: int, local_steps: int) -> tuple[int, ...]
     communication never reach the server and are left out. The number of rounds is random, with mean
     total_steps / local_steps; the guarantee is for the number that was drawn.
     """
-    heads = np.flatnonzero(rng.generator(seed, "coins").random(total_steps) < 1 / local_steps)
+    draw = rng.generator(seed, "coins")
+    pieces = [
+        first + np.flatnonzero(draw.random(min(COINS, total_steps - first)) < 1 / local_steps)
+        for first in range(0, total_steps, COINS)
+    ]
+    heads = np.concatenate(pieces)
     return tuple(int(gap) for gap in np.diff(heads, prepend=-1))

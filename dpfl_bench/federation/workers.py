@@ -37,14 +37,11 @@ from dpfl_bench.federation.messages import pickled, portable, received, send
 from dpfl_bench.federation.round_player import RoundPlayer, most_groups
 from dpfl_bench.federation.schedule import PlannedRound
 from dpfl_bench.federation.state import TrainingState
+from dpfl_bench.machine.signals import WorkerDied
 from dpfl_bench.problems.problem import Scored
 
 SECONDS_TO_END = 5.0
 SECONDS_TO_LOOK = 2e-3  # longer than the pause between two rounds of a small model
-
-
-class WorkerDied(RuntimeError):
-    """A worker process ended before its time."""
 
 
 class Workers:

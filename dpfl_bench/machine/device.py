@@ -50,8 +50,10 @@ _KEPT_BYTES, _SMALL_BYTES = 2**30, 2**25  # 32 MB is the most that older version
 
 
 def is_name(name: str) -> bool:
-    """`auto`, or what torch takes for a device's name: a type, or a type and a number."""
-    return name == "auto" or re.fullmatch(rf"({'|'.join(TYPES)})(:(0|[1-9]\d*))?", name) is not None
+    """`auto`, or what torch takes for a device's name: a type, or a type and a number. `meta` holds
+    no numbers.
+    """
+    return name == "auto" or re.fullmatch(rf"(?!meta)({'|'.join(TYPES)})(:(0|[1-9]\d*))?", name) is not None
 
 
 def choose(name: str) -> torch.device:

@@ -14,6 +14,10 @@ ASKING = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR2)
 CODES = tuple(128 + number for number in ASKING)  # exit codes of a process that was asked to stop
 
 
+class WorkerDied(RuntimeError):
+    """A worker process ended before its time."""
+
+
 class Interrupted(Exception):
     """A signal asked to stop, and what was under way is safe on disk."""
 

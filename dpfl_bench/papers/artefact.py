@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from dpfl_bench.checks import nearest
+from dpfl_bench.checks import nearest, yaml_file
 from dpfl_bench.checks.errors import ConfigError, located
-from dpfl_bench.config import catalogue, yaml_file
+from dpfl_bench.config import catalogue
 from dpfl_bench.config.records import record
 from dpfl_bench.papers import overlays
 from dpfl_bench.papers.overlays import READINGS, Reading, Scale

@@ -58,6 +58,22 @@ def calibrate(
     )
 
 
+def check_reach(
+    releases: Releases | RecordReleases, observer: Observer, eps: float, delta: float, accountant: str
+) -> None:
+    """Raise the PrivacyError of `calibrate` where no noise is enough, without a search for the
+    least: every accountant is asked about the largest noise that it tells from others.
+    """
+    pairs = candidates(view(releases, observer) or (), accountant)
+    looser = [(c, name) for c, _ in pairs for name in accountants_for(c)] if accountant == "auto" else []
+    quick = [(c, name) for c, name in pairs if table.named(name).instant]
+    for composition, name in [*quick, *reversed(looser), *pairs]:
+        largest = accounting.LARGEST / composition.scale
+        if at_most(composition, largest, delta, name) <= eps:
+            return
+    raise refusals.no_noise_is_enough(eps, delta, dict.fromkeys(name for _, name in pairs))
+
+
 def _kept(
     question: dict[str, object], pairs: list[tuple[Composition, str]], eps: float, delta: float
 ) -> float:

@@ -13,6 +13,8 @@ import os
 import platform
 import re
 import shutil
+import stat
+import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -46,6 +48,8 @@ BROKEN = (
     KeyError,
     TypeError,
     AttributeError,
+    OverflowError,
+    RecursionError,
 )  # what files raise that are not ours, or only half of them
 
 
@@ -65,6 +69,13 @@ class RunState:
     @property
     def first_line(self) -> str:
         return (self.error or self.word).partition("\n")[0]
+
+
+def plain_text(file: Path) -> str:
+    """The text of a file; ValueError where it is a pipe, which would be waited for."""
+    if not stat.S_ISREG(file.stat().st_mode):
+        raise ValueError(f"{file}: expected a file")
+    return file.read_text()
 
 
 class RunFolder:
@@ -90,10 +101,15 @@ class RunFolder:
     def at(outputs: str, run_id: str) -> RunFolder:
         return RunFolder(Path(outputs) / "runs" / run_id, run_id)
 
+    def check_writable(self) -> None:
+        """Raise the OSError that writing here would raise, before anything is computed."""
+        there = next(path for path in (self.path, *self.path.absolute().parents) if path.exists())
+        Path(tempfile.mkdtemp(prefix=".", dir=there)).rmdir()
+
     def read(self, name: str) -> dict[str, Any] | None:
         """A JSON file of the run, None where there is none."""
         try:
-            content: dict[str, Any] = json.loads((self.path / name).read_text())
+            content: dict[str, Any] = json.loads(plain_text(self.path / name))
         except FileNotFoundError:
             return None
         return content
@@ -105,6 +121,12 @@ class RunFolder:
         part = target.with_name(f"{target.name}.{os.getpid()}.part")
         part.write_text(text)
         part.replace(target)
+
+    def tidy(self) -> None:
+        """Remove what processes left half written that were killed. Nobody else may work here."""
+        for part in (*self.path.glob("*.part"), *self.checkpoint.parent.glob("*.part")):
+            if not part.name.startswith("lock."):  # of a process that waits for us
+                part.unlink(missing_ok=True)
 
     def tell(self, word: str, **more: Any) -> None:
         """status.json"""

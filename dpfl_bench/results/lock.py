@@ -18,7 +18,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -133,7 +133,8 @@ def locked(folder: Path, wait: bool = False) -> Iterator[Claim]:
     try:
         yield claim
     finally:
-        claim.release()
+        with suppress(OSError):  # a full disk: the claim counts until its owner is dead
+            claim.release()
 
 
 def holder(folder: Path) -> Owner | None:

@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from dpfl_bench.results.folder import BROKEN
+from dpfl_bench.results.folder import BROKEN, plain_text
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ def record(outputs: str, command: str, runs: Mapping[Path, Sequence[str]]) -> Sw
 
 def read(path: Path) -> Sweep:
     """Runs are told relative to the sweep's folder, so that outputs can be moved."""
-    description = json.loads((path / "sweep.json").read_text())
+    description = json.loads(plain_text(path / "sweep.json"))
     runs = {
         Path(os.path.normpath(path / point["run"])): tuple(point["overrides"])
         for point in description["points"]

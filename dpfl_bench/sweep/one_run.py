@@ -6,6 +6,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from dpfl_bench.budget.notes import notes
 from dpfl_bench.checks.errors import ConfigError
 from dpfl_bench.config import compose
 from dpfl_bench.config.call import call
@@ -14,7 +15,7 @@ from dpfl_bench.config.settings import Settings
 from dpfl_bench.config.validate import settings
 from dpfl_bench.machine.imports import preload
 from dpfl_bench.machine.say import say
-from dpfl_bench.machine.signals import Interrupted
+from dpfl_bench.machine.signals import Interrupted, WorkerDied
 from dpfl_bench.results import lock, provenance
 from dpfl_bench.results.folder import RunFolder
 from dpfl_bench.results.provenance import Answer, Asker
@@ -45,9 +46,12 @@ def computed(run: Settings, composed: Composed, answer: Answer) -> int:
         preload("dpfl_bench.experiment.run")
         from dpfl_bench.experiment.run import run as train
 
+        for note in notes(run):
+            say(note)
+
         try:
             train(run, composed.overrides, composed.yaml())
-        except (lock.Busy, lock.Lost) as error:
+        except (lock.Busy, lock.Lost, WorkerDied) as error:
             say(str(error))
             return 1
         except Interrupted as error:

@@ -13,8 +13,10 @@ from pathlib import Path
 
 from dpfl_bench.checks.errors import ConfigError
 from dpfl_bench.config.compose import Composer
+from dpfl_bench.config.rounds import divisors
 from dpfl_bench.config.settings import Settings
 from dpfl_bench.config.validate import settings
+from dpfl_bench.privacy.refusals import PrivacyError
 from dpfl_bench.results.folder import RunFolder, RunState
 from dpfl_bench.results.provenance import Asker
 from dpfl_bench.sweep import stages
@@ -47,7 +49,7 @@ def planned(
     for number, overrides in enumerate(jobs, start=1):
         try:
             run = _checked(composer, overrides)
-        except ConfigError as error:
+        except (ConfigError, PrivacyError) as error:
             errors.append(f"job {number} of {len(jobs)} ({' '.join(overrides)}): {error}")
             continue
         point = Point(overrides, config_dir, config_name, run.outputs, run.run_id)
@@ -64,10 +66,10 @@ def planned(
 def _checked(composer: Composer, overrides: tuple[str, ...]) -> Settings:
     """A job's settings: artefacts of one paper share most of their jobs."""
     run = settings(composer.job(overrides))
-    if run.stop_at_eps is not None:  # does it leave rounds in which the model moves?
-        from dpfl_bench.budget import stop  # accountants import numpy
+    if run.private or run.algo.get("coins"):
+        from dpfl_bench.budget import before_data  # accountants import numpy
 
-        stop.check(run)
+        before_data.check(run)
     return run
 
 
@@ -146,11 +148,6 @@ def _total_steps(composer: Composer, job: tuple[str, ...]) -> int:
             " rounds follow"
         )
     return settings(composed).total_steps
-
-
-def divisors(number: int) -> list[int]:
-    small = [k for k in range(1, math.isqrt(number) + 1) if number % k == 0]
-    return sorted({*small, *(number // k for k in small)})
 
 
 def spread(values: Sequence[int], count: int) -> list[int]:

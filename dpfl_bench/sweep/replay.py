@@ -14,7 +14,7 @@ from dpfl_bench.config.settings import Settings
 from dpfl_bench.config.validate import settings
 from dpfl_bench.machine.say import say
 from dpfl_bench.results import differences
-from dpfl_bench.results.folder import BROKEN, FINISHED, RunFolder
+from dpfl_bench.results.folder import BROKEN, FINISHED, RunFolder, plain_text
 from dpfl_bench.results.provenance import Answer
 from dpfl_bench.sweep import one_run
 
@@ -63,8 +63,8 @@ def _composed(first: RunFolder, outputs: str) -> Composed:
         )
     composed = compose.composed((), str(where), "config")
     try:
-        lines = (where / "overrides.yaml").read_text().splitlines()
-    except FileNotFoundError:
+        lines = plain_text(where / "overrides.yaml").splitlines()
+    except (OSError, ValueError):
         lines = []
     overrides = tuple(line.removeprefix("- ") for line in lines)
     return replace(

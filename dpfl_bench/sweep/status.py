@@ -12,7 +12,7 @@ from typing import Any
 
 from dpfl_bench.checks.errors import ConfigError
 from dpfl_bench.results import sweeps
-from dpfl_bench.results.folder import BROKEN, SET_ASIDE, RunFolder, RunState
+from dpfl_bench.results.folder import BROKEN, SET_ASIDE, RunFolder, RunState, plain_text
 from dpfl_bench.results.sweeps import Sweep
 
 WORDS = ("done", "diverged", "running", "failed", "interrupted", "died", "unreadable", "missing")
@@ -116,7 +116,7 @@ def _runs(path: Path) -> list[Path]:
 
 def _overrides(run: Path) -> list[str]:
     try:
-        lines = (run / ".hydra" / "overrides.yaml").read_text().splitlines()
-    except FileNotFoundError:
+        lines = plain_text(run / ".hydra" / "overrides.yaml").splitlines()
+    except (OSError, ValueError):
         return []
     return [line.removeprefix("- ") for line in lines]

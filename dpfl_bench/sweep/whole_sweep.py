@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from dpfl_bench.budget.notes import notes
 from dpfl_bench.config import compose
 from dpfl_bench.config.compose import Expanded
 from dpfl_bench.config.settings import Settings
@@ -89,7 +90,8 @@ def _warn(planned: Planned) -> None:
     twins = planned.jobs - len(planned.points)
     if twins:
         say(f"{twins} of {planned.jobs} jobs are the same run as another one and are left out")
-    for line in _absent(planned.points.values()):
+    told = [note for run in planned.points.values() for note in notes(run)]
+    for line in [*dict.fromkeys(told), *_absent(planned.points.values())]:
         say(line)
 
 

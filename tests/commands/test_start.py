@@ -42,7 +42,7 @@ MAY = {
     "list --help": set(),
     "list": set(),
     "list --json": set(),
-    "run -m --dry-run eps=1,2 hydra/launcher=joblib": {"hydra", "omegaconf"},
+    "run -m --dry-run eps=1,2 hydra/launcher=joblib": {"hydra", "omegaconf", "numpy"},
     "run --cfg job algo=dp_fedavg eps=3": {"hydra", "omegaconf"},
     "plan eps=1": {"hydra", "omegaconf", "numpy", "dp_accounting", "scipy"},
     "plan --json algo=dp_fedavg privacy=central sampled_clients=9": {

@@ -139,6 +139,43 @@ privacy=record privacy.clip=median privacy.neighbours=add_remove_one sample_rate
     | batch_size
 privacy=record privacy.calibration=formula privacy.v=1 | calibration=formula | or privacy.calibration=fixed
 privacy=record privacy.accountant=paper batch_size=2 | accountant=paper | third_party
+eps=1e-300                                    | eps=1e-300         | eps=inf
+eps=1e300                                     | eps=1e+300         | eps=inf
+delta=.999999999999                           | delta=0.999999999999 | at most 0.1
+delta=.2                                      | delta=0.2          | below 1 / clients
+delta=1e-310                                  | delta=1e-310       | below 1 / clients
+seed=9223372036854775808                      | seed=9223372036854775808 | < 2^62
+dataset.seed=-1                               | dataset.seed=-1    | >= 0
+dataset.seed=9223372036854775808              | dataset.seed=9223372036854775808 | < 2^62
+partition.seed=-1                             | partition.seed=-1  | >= 0
+partition.seed=99999999999999999999999        | partition.seed=99999999999999999999999 | < 2^62
+model.l2=nan                                  | model.l2=nan       | >= 0
+model.l2=inf                                  | model.l2=inf       | >= 0
+model.l2=1e300                                | model.l2=1e+300    | 1e+30
+lr=1e300                                      | lr=1e+300          | 1e+30
+lr_decay=1e-300                               | lr_decay=1e-300    | raise lr_decay
+lr_decay=.1 rounds=60                         | lr_decay=0.1       | raise lr_decay
+engine.memory=1e300                           | engine.memory=1e+300 | GB
+device=meta                                   | device=meta        | auto or cpu
+dataset=mnist dataset.name=x                  | dataset.name=x     | FashionMNIST
+dataset=mnist dataset.root='~nouser/x'        | dataset.root=~nouser/x | in full
+dataset=mnist dataset.root=3                  | dataset.root=3     | a word
+algo._target_=os.system                       | _target_=os.system | of your own
+privacy.calibration=fixed privacy.noise_multiplier=1e-300 | privacy.noise_multiplier=1e-300 | > 0
+privacy.calibration=fixed privacy.noise_multiplier=1e300 | privacy.noise_multiplier=1e+300 | 1e+30
+privacy.clip=1e300                            | privacy.clip=1e+300 | 1e+30
+rounds=1000000000000                          | rounds=1000000000000 | at least 1, 1 to 1e+09
+rounds=100000000 local_steps=1                | rounds=100000000   | 1 to 1e+06
+total_steps=1000000000039 local_steps=7       | total_steps=1000000000039 | 1 to 1e+09
+total_steps=999999937 local_steps=7           | local_steps=7
+    | the nearest are local_steps=1 or local_steps=999999937
+repeats=1000000                               | repeats=1000000    | 1 to 10000
+algo=dp_fedavg sampled_clients=9 rounds=200000 | rounds=200000   | at most 100000 rounds
+repeats=10000 rounds=10000                    | repeats=10000      | rounds of all seeds together
+dataset.classes=1                             | dataset.classes=1  | at least 2
+dataset.shape=[a]                             | dataset.shape      | whole numbers
+dataset.shape=[]                              | dataset.shape=[]   | whole numbers
+clients=10000000000                           | clients=10000000000 | 1 to 1e+07
 dataset=mnist dataset.keep=60001          | dataset.keep=60001 | at most 60000
 dataset=mnist dataset.keep=0              | dataset.keep=0     | at least 1
 dataset=mnist dataset.keep=100 clients=101 partition=one_label | clients=101 | use fewer clients

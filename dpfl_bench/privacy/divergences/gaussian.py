@@ -80,6 +80,7 @@ def eps_of_gaussian(mu: float, delta: float) -> float:
     return high * (1 + 1e-12)
 
 
+@lru_cache(maxsize=1000)
 def mu_for(eps: float, delta: float) -> float:
     """The largest mu = sqrt(T) / noise multiplier with `eps_of_gaussian(mu, delta)` <= eps, rounded
     down by at most 4e-12 of itself.

@@ -20,6 +20,7 @@ import yaml
 
 from dpfl_bench.config.identity import UNTOLD, UNTOLD_OF_DATASET, UNTOLD_OF_MODEL, untold_of
 from dpfl_bench.data.source import source_of
+from dpfl_bench.results.folder import plain_text
 
 _LINE = re.compile(r"( *)(?:'([^']+)'|([^\s#:'\"\[{&*!|>%@`-][^:]*)):(?: (.*))?$")
 _IDLE = ""  # no value is empty
@@ -124,7 +125,7 @@ def flat(text: str) -> dict[str, str]:
 def overrides(folder: Path) -> list[str]:
     """The words of the run's command, as they stand in its folder."""
     try:
-        lines = (folder / ".hydra" / "overrides.yaml").read_text().splitlines()
+        lines = plain_text(folder / ".hydra" / "overrides.yaml").splitlines()
     except (OSError, ValueError):
         return []
     words = (line.removeprefix("- ") for line in lines if line.startswith("- "))
@@ -142,7 +143,7 @@ def _overrides(folder: Path) -> dict[str, str]:
 def _config(folder: Path, overrides: Mapping[str, str]) -> dict[str, str]:
     """Of a folder without its config, the overrides have to do."""
     try:
-        return flat((folder / ".hydra" / "config.yaml").read_text())
+        return flat(plain_text(folder / ".hydra" / "config.yaml"))
     except (OSError, ValueError):
         return dict(overrides)
 
@@ -183,7 +184,7 @@ def value_of(text: str) -> Any:
         return None
     try:
         value = yaml.load(text, _LOADER)
-    except yaml.YAMLError:
+    except (yaml.YAMLError, ValueError, RecursionError):  # a number of too many digits, a date that is none
         return text
     if isinstance(value, float) and math.isnan(value):
         return None

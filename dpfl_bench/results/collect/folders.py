@@ -132,6 +132,9 @@ def _is_ours(result: Any) -> bool:
         return False
     needed = all(isinstance(result.get(key), kind) for key, kind in NEEDED.items())
     numbers = all(result.get(key) is None or isinstance(result[key], NUMBER) for key in NUMBERS)
+    told = [result[key] for key in (*NEEDED, *NUMBERS) if isinstance(result.get(key), int)]
+    if any(abs(number) > 10**300 for number in told):  # beyond every float
+        return False
     compared = (result.get("eps_target"), result.get("eps"), result.get("delta"))
     if any(number != number for number in compared):  # NaN is in no order, so it is in no row
         return False

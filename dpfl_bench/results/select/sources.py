@@ -17,7 +17,7 @@ from dpfl_bench.checks.errors import ConfigError
 from dpfl_bench.config.identity import GROUPS
 from dpfl_bench.results.collect.columns import counted, flat, overrides, value_of
 from dpfl_bench.results.collect.measures import Last, at_end
-from dpfl_bench.results.folder import RunFolder
+from dpfl_bench.results.folder import RunFolder, plain_text
 from dpfl_bench.results.select.expressions import Expression, parse
 from dpfl_bench.results.select.intervals import Key
 
@@ -101,7 +101,7 @@ class Run:
     @cached_property
     def text(self) -> dict[str, str]:
         """Its config: the YAML of each value by dotted name."""
-        return flat((self.path / ".hydra" / "config.yaml").read_text())
+        return flat(plain_text(self.path / ".hydra" / "config.yaml"))
 
     @cached_property
     def settings(self) -> dict[str, Any]:

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
 from dpfl_bench.checks.errors import ConfigError
+from dpfl_bench.checks.yaml_file import entries, one_key
 from dpfl_bench.config.typed import checked
-from dpfl_bench.config.yaml_file import entries, one_key
 from dpfl_bench.results.select.cells import BEST, Cell, cells
 from dpfl_bench.results.select.intervals import of_prediction
 from dpfl_bench.results.select.selection import VALUE, Selection

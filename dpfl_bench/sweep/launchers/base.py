@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Protocol
 
-from dpfl_bench.checks.errors import ConfigError
+from dpfl_bench.checks.errors import ConfigError, one_line
 from dpfl_bench.config.compose import Composed, composer
 from dpfl_bench.machine.imports import preload
 from dpfl_bench.machine.say import say, say_done
-from dpfl_bench.machine.signals import Interrupted
+from dpfl_bench.machine.signals import Interrupted, WorkerDied
 from dpfl_bench.results.attempt import attempt
 from dpfl_bench.results.folder import RunFolder
 from dpfl_bench.results.lock import Busy, Claim, Lost
@@ -85,10 +85,13 @@ def work(point: Point, composed: Composed | None = None, wait: bool = True) -> i
         return error.exit_code
     except KeyboardInterrupt:
         return 130
-    except (ConfigError, Lost) as error:
+    except (Lost, WorkerDied) as error:
         say(f"{point.label}: {error}")
-        return 2 if isinstance(error, ConfigError) else 1
+        return 1
     except BaseException as error:
+        if line := one_line(error):
+            say(f"{point.label}: {line}")
+            return 2 if isinstance(error, ValueError) else 1
         traceback.print_exc()
         say(f"{point.label}: {type(error).__name__}: {error}")
         return 1

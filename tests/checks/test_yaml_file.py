@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from dpfl_bench.config.yaml_file import one_key
+from dpfl_bench.checks.yaml_file import one_key
 
 
 @pytest.mark.parametrize(
