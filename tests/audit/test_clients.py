@@ -16,13 +16,6 @@ ALGORITHMS = (
     *("dp_fedavg", "dp_fedexp", "dp_fedexp_scaffold", "dp_fedsgd", "dp_normfedavg"),
     *("dp_scaffnew", "dp_scaffold", "dp_scaffold_warm"),
 )
-REFUSED = {("dp_normfedavg", "record")}  # it normalises what a client sends
-CONFIGURATIONS = [
-    (algo, trust)
-    for algo in ALGORITHMS
-    for trust in ("local", "secagg", "central", "record")
-    if (algo, trust) not in REFUSED
-]
 TIGHT = {"dp_fedexp": 0.9, "dp_fedexp_scaffold": 0.9}  # no client can move both sums as far as counted
 
 
@@ -35,7 +28,8 @@ def setting(algo: str, trust: str) -> tuple[str, ...]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("algo", "trust"), CONFIGURATIONS)
+@pytest.mark.parametrize("trust", ["local", "secagg", "central", "record"])
+@pytest.mark.parametrize("algo", ALGORITHMS)
 def test_a_right_run_holds(algo: str, trust: str) -> None:
     """One configuration of each algorithm, unit and trust: eps is no less than what is proved."""
     report = audit_of(*setting(algo, trust), canaries=200)
