@@ -17,8 +17,8 @@ _BLOCK = 1 << 20
 
 def check_regular(file: Path, remedy: str) -> None:
     """Raise DataError for a pipe or a device, which would be waited for."""
-    if file.exists() and not file.is_file():
-        raise DataError(f"{file}: expected a file, it is a pipe, a folder or a device: {remedy}")
+    if file.exists() and not (file.is_file() or file.is_dir()):
+        raise DataError(f"{file}: expected a file, it is a pipe or a device: {remedy}")
 
 
 def check_unpacked(file: Path, remedy: str) -> None:

@@ -130,8 +130,10 @@ def read(kind: Kind, root: str | None, fraction: float, seed: int) -> Records:
     folder = data_root(root) / kind.name / "data"
     names: dict[str, int] = {}
     train, test = (_part(kind, folder, part, names) for part in ("train", "test"))
-    check_no_copies(folder, "train", "test", _TWICE)
-    if test.samples and np.array_equal(train.y, test.y) and np.array_equal(train.x, test.x):
+    enough = test.samples >= 10  # fewer may be alike by chance
+    if enough:
+        check_no_copies(folder, "train", "test", _TWICE)
+    if enough and np.array_equal(train.y, test.y) and np.array_equal(train.x, test.x):
         raise DataError(f"{folder / 'test'}: the same records as in {folder / 'train'}: {_TWICE}")
     samples = train.samples + test.samples
     source = (

@@ -645,3 +645,16 @@ def test_one_users_lists_at_a_time() -> None:
         tracemalloc.stop()
     assert kept["users"]
     assert peak < 0.7 * plain
+
+
+@pytest.mark.parametrize("copied", [True, False])
+def test_a_test_file_that_is_a_copy_of_train(copied: bool, tmp_path: Path) -> None:
+    def written(first: int) -> Content:
+        return content({"a": ([[(first + k) / 255] * 784 for k in range(12)], [1] * 12)})
+
+    put(tmp_path, "femnist", train=written(0), test=written(0 if copied else 20))
+    if copied:
+        with pytest.raises(DataError, match=r"test/all.json: the same bytes as .*train/all.json"):
+            images(tmp_path)
+    else:
+        assert len(images(tmp_path).test_y) == 12
