@@ -10,7 +10,9 @@
 | spent.py | eps by observer and accountant, and over the rounds |
 | guarantee.py | the guarantee of a run, as one record |
 | meaning.py | what the eps means, in one sentence |
+| before_data.py | what is refused before data load, by one code for `plan`, runs and sweeps |
 | refusals.py | what shows only when noise and releases are known |
+| notes.py | what a user is told of a budget that is allowed, and unusual |
 | stop.py | a `stop_at_eps` that a dry run can refuse |
 | theory.py | what Theorem 1 and Corollary 1 expect of the budget |
 """

@@ -26,7 +26,7 @@ class Range:
 
 
 ANY = Range(lambda v: True, "any value")
-LEAST, LARGEST = 1e-30, 1e30  # within float32, and so are their squares within float64
+LEAST, LARGEST = 1e-30, 1e250  # a model that so large steps make infinite ends its run as diverged
 
 
 def limited(least: float, most: float, expected: str, wrong: Callable[[Any], bool]) -> Range:

@@ -5,6 +5,7 @@
 | compose.py, template.py, hydra_loader.py | Hydra's part: overrides in, composed configs out |
 | records.py | a user's YAML file as a dataclass |
 | user_keys.py | what a data set's file of a user may leave out |
+| unknown.py, complete.py | keys and choices that there are not, or that are half typed |
 | words.py | keys and values as words of the command line |
 | settings.py | the typed settings of a run |
 | validate.py, typed.py, rounds.py | from a composed config to them |

@@ -15,6 +15,7 @@ loader here; a loader may serve several data sets.
 | standardise, published, features, feature_cache, augment | its steps |
 | download.py, folder.py, torchvision_import.py | files on this machine |
 | pickled.py | pickles that are read and not run |
+| files.py | what a file must be before a loader reads it |
 | contents.py, indices.py | a hash of what was read; which record went to whom |
 | overview.py, verify.py, show.py | what `data list`, `data verify` and `data show` say |
 """

@@ -11,5 +11,5 @@
 | measure.py, measured.py | what an evaluated round measures, always and on demand |
 | exact_optimum.py, theory_of_run.py | the exact optimum; what the theorems say of the data |
 | report.py, privacy_record.py | result.json and privacy.json |
-| plan.py | what a run would spend, without running it |
+| plan.py, plan_text.py | what a run would spend, without running it; the same for a person |
 """

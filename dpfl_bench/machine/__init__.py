@@ -5,6 +5,7 @@
 | device.py | every decision about devices, number formats and threads |
 | signals.py | how a process is asked to stop |
 | imports.py | heavy imports in less time |
+| colour.py | colour, where a person reads |
 | say.py | a line on stderr, above a progress line |
 | sealed.py | files that end with a checksum (checkpoints) |
 """

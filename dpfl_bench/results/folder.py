@@ -73,7 +73,8 @@ class RunState:
 
 def plain_text(file: Path) -> str:
     """The text of a file; ValueError where it is a pipe, which would be waited for."""
-    if not stat.S_ISREG(file.stat().st_mode):
+    mode = file.stat().st_mode
+    if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):  # a folder raises by itself
         raise ValueError(f"{file}: expected a file")
     return file.read_text()
 

@@ -123,7 +123,7 @@ dataset=mnist model=cnn model.norm=layer | model.norm=layer: expected one of non
 dataset=mnist model=cnn model.norm=batch
     | model.norm=batch: no clipping bounds BatchNorm's batch statistics, and eps=2 is finite; .*
 dataset=mnist model=fedexp_cdp model.activation=elu
-    | model.activation=elu: expected one of relu, tanh, tempered
+    | model.activation=elu: expected one of relu, tanh, tempered; did you mean model.activation=relu\?
 dataset=reddit model.layers=0          | model.layers=0: expected at least 1
 dataset=ixi model.blocks=0             | model.blocks=0: expected at least 1
 device=foo

@@ -151,8 +151,8 @@ partition.seed=-1                             | partition.seed=-1  | >= 0
 partition.seed=99999999999999999999999        | partition.seed=99999999999999999999999 | < 2^62
 model.l2=nan                                  | model.l2=nan       | >= 0
 model.l2=inf                                  | model.l2=inf       | >= 0
-model.l2=1e300                                | model.l2=1e+300    | 1e+30
-lr=1e300                                      | lr=1e+300          | 1e+30
+model.l2=1e300                                | model.l2=1e+300    | 1e+250
+lr=1e300                                      | lr=1e+300          | 1e+250
 lr_decay=1e-300                               | lr_decay=1e-300    | raise lr_decay
 lr_decay=.1 rounds=60                         | lr_decay=0.1       | raise lr_decay
 engine.memory=1e300                           | engine.memory=1e+300 | GB
@@ -162,7 +162,7 @@ dataset=mnist dataset.root='~nouser/x'        | dataset.root=~nouser/x | in full
 dataset=mnist dataset.root=3                  | dataset.root=3     | a word
 algo._target_=os.system                       | _target_=os.system | of your own
 privacy.calibration=fixed privacy.noise_multiplier=1e-300 | privacy.noise_multiplier=1e-300 | > 0
-privacy.calibration=fixed privacy.noise_multiplier=1e300 | privacy.noise_multiplier=1e+300 | 1e+30
+privacy.calibration=fixed privacy.noise_multiplier=1e300 | privacy.noise_multiplier=1e+300 | 1e+250
 privacy.clip=1e300                            | privacy.clip=1e+300 | 1e+30
 rounds=1000000000000                          | rounds=1000000000000 | at least 1, 1 to 1e+09
 rounds=100000000 local_steps=1                | rounds=100000000   | 1 to 1e+06

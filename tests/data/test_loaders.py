@@ -18,7 +18,7 @@ from dpfl_bench.data.folder import data_root
 from dpfl_bench.data.prepare import prepare
 from dpfl_bench.data.records import DataError
 
-FILES = sorted((Path(__file__).parents[2] / "conf/dataset").glob("*.yaml"))
+FILES = sorted((Path(__file__).parents[2] / "conf/dataset").glob("[!_]*.yaml"))
 PREPARE = ("test_fraction", "standardise", "unit_norm", "seed", "centres", "scales", "limit")
 LIBSVM: dict[str, Any] = dict.fromkeys(inspect.signature(libsvm.load).parameters) | {
     "name": "toy",

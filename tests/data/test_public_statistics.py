@@ -28,7 +28,7 @@ PLAIN: dict[str, Any] = {"test_fraction": 0.0, "unit_norm": False, "seed": 0}
 CANCER: Any = OmegaConf.to_container(OmegaConf.load(CONF / "dataset/breast_cancer.yaml"))
 CONSTANTS = {key: CANCER[key] for key in ("centres", "scales", "limit")}
 EXTREME = (1e6, -1e6, float(np.finfo(np.float32).max), -float(np.finfo(np.float32).max), 1e-45, -0.0)
-SHIPPED = sorted(file.stem for file in (CONF / "dataset").glob("*.yaml"))
+SHIPPED = sorted(file.stem for file in (CONF / "dataset").glob("[!_]*.yaml"))
 
 
 def prepared(raw: Records, way: str, **change: Any) -> Records:

@@ -61,7 +61,7 @@ def test_a_sweep_and_a_replay_take_it() -> None:
         (("model=mlp",), "lr=1/L: expected a linear model"),
         (("lr=fast",), "lr=fast: expected a number"),
         (("lr=2/L",), "lr=2/L: expected a number"),
-        (("lr=0",), "expected a number > 0, or 1/L"),
+        (("lr=0",), "expected a number > 0, 1e-30 to 1e+250, or 1/L"),
     ],
 )
 def test_refusals(given: tuple[str, ...], line: str) -> None:

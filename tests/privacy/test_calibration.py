@@ -202,7 +202,10 @@ def test_no_privacy_and_nothing_released() -> None:
 
 def test_refusals() -> None:
     for arguments, words in (
-        ((poisson(10, 9, 3), "server", 1.0, 1e-5), "observer=server: trusted under trust=central"),
+        (
+            (poisson(10, 9, 3), "server", 1.0, 1e-5),
+            "privacy.observer=server: trusted under privacy.trust=central",
+        ),
         ((full(), "server", 0.0, 1e-5), "eps=0.0"),
         ((full(), "server", math.nan, 1e-5), "eps=nan"),
         ((full(), "server", 1.0, 1.0), "delta=1.0"),
