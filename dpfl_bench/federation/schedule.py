@@ -105,9 +105,12 @@ class Schedule:
 @lru_cache(maxsize=16)  # jobs of a sweep share their rounds
 def _taken(schedule: Schedule) -> np.ndarray:
     """The steps of the rounds that each client takes part in: (clients,)."""
-    taken = np.zeros(schedule.clients, dtype=np.int64)
-    for index, count in enumerate(schedule.steps):
-        taken[schedule.cohort(index)] += count
+    if schedule.sampling == "full":
+        taken = np.full(schedule.clients, sum(schedule.steps), dtype=np.int64)
+    else:
+        taken = np.zeros(schedule.clients, dtype=np.int64)
+        for index, count in enumerate(schedule.steps):
+            taken[schedule.cohort(index)] += count
     taken.flags.writeable = False
     return taken
 
