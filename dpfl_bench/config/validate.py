@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import fields, replace
 from operator import attrgetter
 from typing import Any
@@ -124,13 +124,20 @@ def _as_many_clients(config: Mapping[str, Any], composed: Composed) -> dict[str,
     dataset, file, asked = config["dataset"], composed.reference["dataset"], config["clients"]
     says, facts = dealing.of(config["partition"]), dataset.get("holds") or {}
     follows = says is not None and says.natural and facts.get("natural") == "clients"
-    said = any(SAYS_CLIENTS.match(word) for word in composed.overrides)
+    said = says_clients(composed.overrides)
     if not follows or said or not isinstance(asked, int) or dataset["clients"] != file["clients"]:
         return dict(dataset)
     records = dataset["records"]
     if records is not None and records == file["records"]:
         records = records * asked // file["clients"]
     return {**dataset, "clients": asked, "records": records}
+
+
+def says_clients(overrides: Sequence[str]) -> bool:
+    """Whether a job says how many clients its data set has. Of its overrides, nothing else is
+    asked: the composed config holds the rest.
+    """
+    return any(SAYS_CLIENTS.match(word) for word in overrides)
 
 
 def _without_stale(dataset: dict[str, Any], reference: Mapping[str, Any]) -> dict[str, Any]:

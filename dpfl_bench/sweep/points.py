@@ -12,10 +12,10 @@ from functools import lru_cache
 from pathlib import Path
 
 from dpfl_bench.checks.errors import ConfigError
-from dpfl_bench.config.compose import Composer
+from dpfl_bench.config.compose import Composed, Composer
 from dpfl_bench.config.rounds import divisors
 from dpfl_bench.config.settings import Settings
-from dpfl_bench.config.validate import settings
+from dpfl_bench.config.validate import says_clients, settings
 from dpfl_bench.privacy.refusals import PrivacyError
 from dpfl_bench.results.folder import RunFolder, RunState
 from dpfl_bench.results.provenance import Asker
@@ -62,10 +62,29 @@ def planned(
     return Planned(dict(points.values()), len(jobs), errors, twins)
 
 
+@dataclass(frozen=True)
+class _Job:
+    """A composed job. Jobs with the same settings are equal, whatever the order of their words."""
+
+    content: str
+    reference: int  # whose: jobs of one choice of groups share it
+    composed: Composed = field(compare=False)
+
+    @staticmethod
+    def of(composed: Composed) -> _Job:
+        content = repr((composed.config, says_clients(composed.overrides)))
+        return _Job(content, id(composed.reference), composed)
+
+
 @lru_cache(maxsize=10_000)
 def _checked(composer: Composer, overrides: tuple[str, ...]) -> Settings:
     """A job's settings: artefacts of one paper share most of their jobs."""
-    run = settings(composer.job(overrides))
+    return _settings(composer, _Job.of(composer.job(overrides)))
+
+
+@lru_cache(maxsize=10_000)
+def _settings(_: Composer, job: _Job) -> Settings:
+    run = settings(job.composed)
     if run.private or run.algo.get("coins"):
         from dpfl_bench.budget import before_data  # accountants import numpy
 
