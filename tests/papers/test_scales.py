@@ -14,12 +14,13 @@ PAPERS = {"balancing": 12, "normalized": 5, "dpscaffold": 12, "fedexp": 6, "pfl"
 
 
 AT_FULL = ("balancing", "normalized")  # those with most jobs
+FAST = [("smoke", paper) for paper in AT_FULL]
 
 
 @pytest.mark.parametrize(
     ("scale", "paper"),
     [
-        pytest.param(scale, paper, marks=() if scale == "smoke" else pytest.mark.slow)
+        pytest.param(scale, paper, marks=() if (scale, paper) in FAST else pytest.mark.slow)
         for scale in SCALES
         for paper in PAPERS
         if scale != "full" or paper in AT_FULL
