@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from functools import cached_property
 from typing import Any, Literal
 
 from dpfl_bench.config import identity
@@ -220,7 +219,7 @@ class Settings:
         """Whether train_loss is the objective: every training record is scored."""
         return self.evaluate == "all" and self.train_subset is None
 
-    @cached_property
+    @property
     def run_id(self) -> str:
         """10 hex of everything that can change a number, and the version of the code's results."""
         return identity.run_id(_plain(self), self._doors_open)

@@ -48,11 +48,11 @@ def planned(
     jobs = [job for overrides in asked for job in _divided(composer, overrides, errors)]
     for number, overrides in enumerate(jobs, start=1):
         try:
-            run = _checked(composer, overrides)
+            run, run_id = _checked(composer, overrides)
         except (ConfigError, PrivacyError) as error:
             errors.append(f"job {number} of {len(jobs)} ({' '.join(overrides)}): {error}")
             continue
-        point = Point(overrides, config_dir, config_name, run.outputs, run.run_id)
+        point = Point(overrides, config_dir, config_name, run.outputs, run_id)
         first = points.setdefault(point.folder, (point, run))
         differing = [key for key in COMPARED if run.dataset.get(key) != first[1].dataset.get(key)]
         if differing:
@@ -77,19 +77,19 @@ class _Job:
 
 
 @lru_cache(maxsize=10_000)
-def _checked(composer: Composer, overrides: tuple[str, ...]) -> Settings:
-    """A job's settings: artefacts of one paper share most of their jobs."""
+def _checked(composer: Composer, overrides: tuple[str, ...]) -> tuple[Settings, str]:
+    """A job's settings and its run id: artefacts of one paper share most of their jobs."""
     return _settings(composer, _Job.of(composer.job(overrides)))
 
 
 @lru_cache(maxsize=10_000)
-def _settings(_: Composer, job: _Job) -> Settings:
+def _settings(_: Composer, job: _Job) -> tuple[Settings, str]:
     run = settings(job.composed)
     if run.private or run.algo.get("coins"):
         from dpfl_bench.budget import before_data  # accountants import numpy
 
         before_data.check(run)
-    return run
+    return run, run.run_id
 
 
 def states_of(points: Iterable[Point]) -> dict[Point, RunState]:
