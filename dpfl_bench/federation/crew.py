@@ -1,5 +1,5 @@
-"""Who does the work of a round: this process (`alone.py`) or several worker processes
-(`workers.py`).
+"""Who does the work of a round: this process (`alone.py`), several worker processes
+(`workers.py`), or several ranks, each of which is one or the other (`ranks.py`).
 """
 
 from __future__ import annotations

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dpfl_bench.checks.errors import ConfigError
+from dpfl_bench.machine.ranks import place
 
 if TYPE_CHECKING:
     import numpy as np
@@ -62,9 +63,9 @@ def choose(name: str) -> torch.device:
     """
     import torch
 
+    if name in ("auto", "cuda") and torch.cuda.is_available():
+        return _own_gpu()
     if name == "auto":
-        if torch.cuda.is_available():
-            return torch.device("cuda")
         return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
     try:
         device = torch.device(name)
@@ -75,6 +76,36 @@ def choose(name: str) -> torch.device:
             f"device={name}: expected a device that torch can use here, e.g. auto or cpu ({reason})"
         ) from None
     return device
+
+
+def _own_gpu() -> torch.device:
+    """The only one that this process uses: of several ranks on a machine, each has its own."""
+    import torch
+
+    here, count = place(), torch.cuda.device_count()
+    if here.ranks == 1:
+        return torch.device("cuda")
+    if 1 < count <= here.local:
+        raise ConfigError(f"device=cuda: expected a GPU for each rank, got {count} GPUs; start fewer ranks")
+    torch.cuda.set_device(here.local % count)  # Slurm may show a single one to each rank
+    return torch.device("cuda", here.local % count)
+
+
+def backends() -> str:
+    """How ranks talk to each other: over the network from CPU to CPU, or from GPU to GPU."""
+    import torch
+    import torch.distributed as dist
+
+    return "cpu:gloo,cuda:nccl" if torch.cuda.is_available() and dist.is_nccl_available() else "gloo"
+
+
+def check_ranks(name: str, device: torch.device) -> None:
+    """Refuse a device on which several ranks cannot work."""
+    if device.type not in ("cpu", "cuda") or re.search(r":\d", name):
+        raise ConfigError(
+            f"device={name}: expected cpu, cuda or auto where several ranks work (each rank takes a GPU of"
+            " its own)"
+        )
 
 
 def cores() -> int:

@@ -1,0 +1,300 @@
+"""One run over several processes, on one machine or on many: torchrun or srun starts them, and
+torch.distributed lets them talk. Each process is a rank; rank 0 alone writes.
+
+A rank that dies closes its connections, so the others notice at once. One whose machine vanishes,
+or that stands still, is noticed after a time limit. Each rank leaves a word in the store that all
+share (`SPEAKS`, `LOST`, or the exit code with which it left), so that one of them alone says why
+the run ended.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import socket
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from dpfl_bench.checks.errors import ConfigError
+from dpfl_bench.machine.signals import WorkerDied
+
+if TYPE_CHECKING:
+    import torch
+
+SECONDS_TO_JOIN = 300
+SECONDS_TO_PREPARE = 24 * 3600  # one rank may download while the others wait
+SECONDS_TO_TELL = 1.5  # until all that live have said so
+SECONDS_FOR_RANK_0 = 3.0  # until it has met the error, too, that another rank has met
+PORTS = range(20000, 40000)  # of which a job of Slurm takes one
+SPEAKS, LOST = "speaks", "lost"  # words of a rank: met an error of its own; misses another rank
+
+
+class RankDied(WorkerDied):
+    """Another rank ended before its time. `quiet`: somebody else says so."""
+
+    def __init__(self, line: str, quiet: bool = False) -> None:
+        super().__init__(line)
+        self.quiet = quiet
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a process stands among those that torchrun or srun has started."""
+
+    rank: int = 0
+    ranks: int = 1
+    local: int = 0  # among those of its machine
+    starter: str = ""
+
+
+def place() -> Place:
+    """As the environment says. A shell that srun started, and a batch script, have one process."""
+    names = {
+        "torchrun": ("RANK", "WORLD_SIZE", "LOCAL_RANK"),
+        "srun": ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID"),
+    }
+    for starter, (rank, ranks, local) in names.items():
+        numbers = [os.environ.get(name, "") for name in (rank, ranks, local)]
+        if all(number.isdigit() for number in numbers[:2]) and int(numbers[1]) > 1:
+            return Place(int(numbers[0]), int(numbers[1]), int(numbers[2] or 0), starter)
+    return Place()
+
+
+@dataclass
+class Group:
+    """All ranks of a run, seen by one of them."""
+
+    rank: int = 0
+    size: int = 1
+    hosts: list[str] = field(default_factory=lambda: [platform.node()])  # of each rank
+    store: Any = None  # what all ranks share: words under names
+    speaks: bool = True  # on the console
+    seconds: int = SECONDS_TO_PREPARE  # until a rank that says nothing is given up
+    _talk: Any = None  # torch's group
+    _said: str = ""  # its last word
+    _missing: list[int] = field(default_factory=list)
+
+    @property
+    def first(self) -> bool:
+        return self.rank == 0
+
+    @property
+    def here(self) -> int:
+        """How many ranks this machine has."""
+        return self.hosts.count(self.hosts[self.rank])
+
+    def hurry(self, seconds: int) -> None:
+        """From now on a rank that says nothing for so many seconds is given up."""
+        if self.size > 1 and seconds != self.seconds:
+            import torch.distributed as dist
+
+            with self._together():
+                self._talk = dist.new_group(timeout=timedelta(seconds=seconds))
+            self.seconds = seconds
+
+    def gathered(self, message: bytes | memoryview) -> list[bytes]:
+        """What every rank says, by rank."""
+        if self.size == 1:
+            return [bytes(message)]
+        import torch
+
+        lengths = [int(each) for each in self.counts([len(message)])[:, 0]]
+        mine = torch.zeros(max(lengths), dtype=torch.uint8)
+        mine[: len(message)] = torch.frombuffer(bytearray(message), dtype=torch.uint8)
+        said = self._gather(mine)
+        return [bytes(row[:length].numpy()) for row, length in zip(said, lengths, strict=True)]
+
+    def counts(self, numbers: Sequence[int]) -> torch.Tensor:
+        """Whole numbers of every rank, as many of each: (ranks, numbers)."""
+        import torch
+
+        mine = torch.tensor(numbers, dtype=torch.int64)
+        return mine[None] if self.size == 1 else torch.stack(self._gather(mine))
+
+    def rows(self, mine: torch.Tensor, counts: Sequence[int]) -> torch.Tensor:
+        """The rows of all ranks, one after the other. counts: how many each has, all ranks know."""
+        import torch
+
+        if self.size == 1:
+            return mine
+        padded = mine.new_zeros(max(counts), *mine.shape[1:])
+        padded[: len(mine)] = mine
+        each = self._gather(padded)
+        return torch.cat([rows[:count] for rows, count in zip(each, counts, strict=True)])
+
+    def exchanged(self, rows: torch.Tensor, sent: Sequence[int], received: Sequence[int]) -> torch.Tensor:
+        """Send so many rows to each rank, one after the other, and get theirs."""
+        import torch.distributed as dist
+
+        theirs = rows.new_empty(sum(received), *rows.shape[1:])
+        with self._together():
+            dist.all_to_all_single(theirs, rows.contiguous(), list(received), list(sent), group=self._talk)
+        return theirs
+
+    def told(self, message: bytes | None) -> bytes:
+        """What rank 0 says; the others give None."""
+        if self.size == 1:
+            return message or b""
+        return self.gathered(message or b"")[0]
+
+    def send(self, rows: torch.Tensor, to: int) -> None:
+        import torch.distributed as dist
+
+        with self._together():
+            dist.send(rows.contiguous(), to, group=self._talk)
+
+    def receive(self, rows: torch.Tensor, source: int) -> None:
+        """Into `rows`, which lie together."""
+        import torch.distributed as dist
+
+        with self._together():
+            dist.recv(rows, source, group=self._talk)
+
+    def _gather(self, mine: torch.Tensor) -> list[torch.Tensor]:
+        import torch
+        import torch.distributed as dist
+
+        each = [torch.empty_like(mine) for _ in range(self.size)]
+        with self._together():
+            dist.all_gather(each, mine, group=self._talk)
+        return each
+
+    @contextmanager
+    def _together(self) -> Iterator[None]:
+        """Every rank does this at the same time; torch raises RuntimeError where one does not."""
+        try:
+            yield
+        except RuntimeError as error:
+            raise self._missed(error) from None
+
+    def _missed(self, error: RuntimeError) -> Exception:
+        """What to raise where another rank is not there. The error itself, if none is missing."""
+        words = self._words()
+        if any(word not in ("", LOST) for word in words):  # somebody leaves, and says why
+            return RankDied("another rank ended with an error of its own", quiet=True)
+        self._missing = [rank for rank, word in enumerate(words) if not word]
+        if not self._missing:
+            return error
+        self.speaks = self.rank == words.index(LOST)
+        who = " and ".join(f"rank {rank} on {self.hosts[rank]}" for rank in self._missing)
+        silent = f"gave no answer for {self.seconds} s (engine.rank_timeout)"
+        how = silent if "timed out" in str(error).lower() else "ended before its time"
+        line = f"{who}, of {self.size} ranks, {how}; the same command goes on from the checkpoint"
+        return RankDied(line, quiet=not self.speaks)
+
+    def _words(self) -> list[str]:
+        """The word of each rank, once all that live have left one; empty where there is none."""
+        self._say_to_all(LOST)
+        end = time.monotonic() + SECONDS_TO_TELL
+        words = [""] * self.size
+        while not all(words) and time.monotonic() < end:
+            time.sleep(0.05)
+            try:
+                words = [self._word(rank) for rank in range(self.size)]
+            except RuntimeError:  # the store was rank 0's, and is gone with it
+                return ["", *[LOST] * (self.size - 1)]
+        return words
+
+    def _say_to_all(self, word: str) -> None:
+        """This rank's last word; the first one counts."""
+        if self.size > 1 and not self._said:
+            self._said = word
+            with suppress(RuntimeError):
+                self.store.set(f"word/{self.rank}", word)
+
+    def _word(self, rank: int) -> str:
+        """Of a rank; empty where it left none."""
+        name = f"word/{rank}"
+        return str(self.store.get(name).decode()) if self.store.check([name]) else ""
+
+    def meets_error(self) -> bool:
+        """This rank ends with an error of its own: whether it says so. Not where rank 0 has met the
+        same.
+        """
+        self._say_to_all(SPEAKS)
+        end = time.monotonic() + SECONDS_FOR_RANK_0
+        with suppress(RuntimeError):
+            while not self.first and time.monotonic() < end:
+                if self._word(0) not in ("", LOST):
+                    return False
+                time.sleep(0.05)
+        self.speaks = True
+        return True
+
+    def leave(self, code: int) -> None:
+        """End with this exit code. Rank 0, which may have the store, ends last."""
+        self._say_to_all(str(code))
+        others = [rank for rank in range(self.size) if rank not in self._missing]
+        end = time.monotonic() + SECONDS_FOR_RANK_0
+        with suppress(RuntimeError):
+            while self.first and not all(map(self._word, others)) and time.monotonic() < end:
+                time.sleep(0.02)
+
+
+ALONE = Group(speaks=True)
+_current = ALONE
+
+
+def group() -> Group:
+    """The ranks of this process's run; a group of one where it is alone."""
+    return _current
+
+
+def join(here: Place, store: Any = None) -> Group:
+    """Meet the other ranks. store: what they share; None: as torchrun or srun made it known."""
+    global _current
+    import torch.distributed as dist
+    from torch.distributed.rendezvous import rendezvous
+
+    from dpfl_bench.machine import device
+
+    limit = timedelta(seconds=SECONDS_TO_JOIN)
+    try:
+        if store is None:
+            _name_the_first(here)
+            store, *_ = next(rendezvous("env://", here.rank, here.ranks, timeout=limit))
+        dist.init_process_group(
+            device.backends(), store=store, rank=here.rank, world_size=here.ranks, timeout=limit
+        )
+        talk = dist.new_group(timeout=timedelta(seconds=SECONDS_TO_PREPARE))
+    except (RuntimeError, ValueError, OSError) as error:
+        reason = (str(error).splitlines() or [""])[0]
+        raise ConfigError(
+            f"rank {here.rank} of {here.ranks}: expected to meet the other ranks at"
+            f" {os.environ.get('MASTER_ADDR')}:{os.environ.get('MASTER_PORT')}, and did not ({reason})"
+        ) from None
+    words = dist.distributed_c10d.PrefixStore(
+        f"dpfl/{os.environ.get('TORCHELASTIC_RESTART_COUNT', 0)}", store
+    )
+    _current = Group(here.rank, here.ranks, [], words, here.rank == 0, _talk=talk)
+    _current.hosts = [name.decode() for name in _current.gathered(platform.node().encode())]
+    return _current
+
+
+def _name_the_first(here: Place) -> None:
+    """Where rank 0 is, for ranks that srun has started; torchrun says it itself."""
+    if here.starter == "srun":
+        listed = os.environ.get("SLURM_STEP_NODELIST", "")
+        os.environ.setdefault("MASTER_ADDR", _known(_first_name(listed)))
+        numbers = (int(os.environ.get(name, "0")) for name in ("SLURM_JOB_ID", "SLURM_STEP_ID"))
+        job, step = numbers
+        os.environ.setdefault("MASTER_PORT", str(PORTS.start + (job * 7 + step) % len(PORTS)))
+
+
+def _first_name(listed: str) -> str:
+    """Of Slurm's list of nodes: n1,n2 or n[01-03,7]."""
+    found = re.match(r"([^,\[]*)(?:\[(\w+)[^\]]*\])?([^,\[]*)", listed)
+    return "".join(part or "" for part in found.groups()) if found else ""
+
+
+def _known(node: str) -> str:
+    """The node, or where srun was called, which is the first node in a batch script."""
+    with suppress(OSError):
+        socket.getaddrinfo(node, None)
+        return node
+    return os.environ.get("SLURM_LAUNCH_NODE_IPADDR", node)
