@@ -83,6 +83,7 @@ SETTINGS = {
     "privacy.accountant": Range(lambda v: v in table.names(), " or ".join(table.names()), table.names()),
     "engine.chunk": COUNT,
     "engine.workers": COUNT,
+    "engine.rank_timeout": COUNT,
     "engine.memory": limited(1e-9, MOST, "GB, a number > 0", lambda v: not v > 0),
     "engine.gpu_memory": limited(1e-9, MOST, "GB, a number > 0", lambda v: not v > 0),
     "theory.psi0": POSITIVE,

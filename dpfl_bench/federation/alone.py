@@ -63,3 +63,6 @@ class Alone:
         groups = dissimilarity.groups(problem, federation)
         for number in self.player.own_groups(groups):
             yield dissimilarity.sums_of(problem, federation, x, groups[number])
+
+    def memories(self, state: TrainingState) -> Tensor | None:
+        return state.memory

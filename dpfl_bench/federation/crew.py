@@ -54,3 +54,9 @@ class Crew(Protocol):
     def gradients(self, x: Tensor) -> Iterable[GradientSums]:
         """Sums over the groups of all clients of their gradients at the model x, (d,)."""
         ...
+
+    def memories(self, state: TrainingState) -> Tensor | None:
+        """All clients' memories, (M, d), where the algorithm remembers. Of several ranks rank 0
+        alone gets them.
+        """
+        ...

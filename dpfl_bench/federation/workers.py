@@ -127,6 +127,9 @@ class Workers:
         self._point.copy_(x)
         return self._ask(Workers._gradients)
 
+    def memories(self, state: TrainingState) -> Tensor | None:
+        return state.memory
+
     def _ask(self, question: Callable[..., Any], *arguments: Any) -> list[Any]:
         """Let every worker run `question(worker, *arguments)`. The workers answer with numbered
         pieces; returned are all pieces, by number.

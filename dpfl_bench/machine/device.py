@@ -91,14 +91,6 @@ def _own_gpu() -> torch.device:
     return torch.device("cuda", here.local % count)
 
 
-def backends() -> str:
-    """How ranks talk to each other: over the network from CPU to CPU, or from GPU to GPU."""
-    import torch
-    import torch.distributed as dist
-
-    return "cpu:gloo,cuda:nccl" if torch.cuda.is_available() and dist.is_nccl_available() else "gloo"
-
-
 def check_ranks(name: str, device: torch.device) -> None:
     """Refuse a device on which several ranks cannot work."""
     if device.type not in ("cpu", "cuda") or re.search(r":\d", name):
@@ -113,11 +105,11 @@ def cores() -> int:
     return _number("SLURM_CPUS_PER_TASK") or _allowed()
 
 
-def cores_of_a_run() -> int:
-    """How many one run may use: where Slurm says nothing, OMP_NUM_THREADS speaks of a single
-    process.
+def cores_of_a_run(ranks: int = 1) -> int:
+    """How many one run may use, or one of so many ranks on this machine: where Slurm says nothing,
+    OMP_NUM_THREADS speaks of a single process.
     """
-    return _number("SLURM_CPUS_PER_TASK") or _number("OMP_NUM_THREADS") or _allowed()
+    return _number("SLURM_CPUS_PER_TASK") or _number("OMP_NUM_THREADS") or max(1, _allowed() // ranks)
 
 
 def _number(name: str) -> int:

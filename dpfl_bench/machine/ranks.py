@@ -35,11 +35,11 @@ SPEAKS, LOST = "speaks", "lost"  # words of a rank: met an error of its own; mis
 
 
 class RankDied(WorkerDied):
-    """Another rank ended before its time. `quiet`: somebody else says so."""
+    """Another rank ended before its time."""
 
-    def __init__(self, line: str, quiet: bool = False) -> None:
+    def __init__(self, line: str, code: int = 1) -> None:
         super().__init__(line)
-        self.quiet = quiet
+        self.code = code  # to end with
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,8 @@ class Group:
 
         lengths = [int(each) for each in self.counts([len(message)])[:, 0]]
         mine = torch.zeros(max(lengths), dtype=torch.uint8)
-        mine[: len(message)] = torch.frombuffer(bytearray(message), dtype=torch.uint8)
+        if len(message):
+            mine[: len(message)] = torch.frombuffer(bytearray(message), dtype=torch.uint8)
         said = self._gather(mine)
         return [bytes(row[:length].numpy()) for row, length in zip(said, lengths, strict=True)]
 
@@ -135,6 +136,10 @@ class Group:
         with self._together():
             dist.all_to_all_single(theirs, rows.contiguous(), list(received), list(sent), group=self._talk)
         return theirs
+
+    def agreed(self, *numbers: int) -> list[int]:
+        """The largest that any rank has, of each."""
+        return list(numbers) if self.size == 1 else [int(n) for n in self.counts(numbers).amax(0)]
 
     def told(self, message: bytes | None) -> bytes:
         """What rank 0 says; the others give None."""
@@ -175,8 +180,11 @@ class Group:
     def _missed(self, error: RuntimeError) -> Exception:
         """What to raise where another rank is not there. The error itself, if none is missing."""
         words = self._words()
-        if any(word not in ("", LOST) for word in words):  # somebody leaves, and says why
-            return RankDied("another rank ended with an error of its own", quiet=True)
+        left = [word for word in words if word not in ("", LOST)]
+        if left:  # somebody ended, and said why
+            self.speaks = False
+            code = int(left[0]) if left[0].isdigit() else 1
+            return RankDied("another rank ended with an error of its own", code)
         self._missing = [rank for rank, word in enumerate(words) if not word]
         if not self._missing:
             return error
@@ -185,7 +193,7 @@ class Group:
         silent = f"gave no answer for {self.seconds} s (engine.rank_timeout)"
         how = silent if "timed out" in str(error).lower() else "ended before its time"
         line = f"{who}, of {self.size} ranks, {how}; the same command goes on from the checkpoint"
-        return RankDied(line, quiet=not self.speaks)
+        return RankDied(line)
 
     def _words(self) -> list[str]:
         """The word of each rank, once all that live have left one; empty where there is none."""
@@ -209,6 +217,8 @@ class Group:
 
     def _word(self, rank: int) -> str:
         """Of a rank; empty where it left none."""
+        if self.size == 1:
+            return ""
         name = f"word/{rank}"
         return str(self.store.get(name).decode()) if self.store.check([name]) else ""
 
@@ -225,6 +235,12 @@ class Group:
                 time.sleep(0.05)
         self.speaks = True
         return True
+
+    def another_spoke(self) -> bool:
+        """Whether another rank has said why it ended."""
+        with suppress(RuntimeError):
+            return any(self._word(rank) == SPEAKS for rank in range(self.size) if rank != self.rank)
+        return False
 
     def leave(self, code: int) -> None:
         """End with this exit code. Rank 0, which may have the store, ends last."""
@@ -251,15 +267,13 @@ def join(here: Place, store: Any = None) -> Group:
     import torch.distributed as dist
     from torch.distributed.rendezvous import rendezvous
 
-    from dpfl_bench.machine import device
-
     limit = timedelta(seconds=SECONDS_TO_JOIN)
     try:
         if store is None:
             _name_the_first(here)
             store, *_ = next(rendezvous("env://", here.rank, here.ranks, timeout=limit))
         dist.init_process_group(
-            device.backends(), store=store, rank=here.rank, world_size=here.ranks, timeout=limit
+            _backends(), store=store, rank=here.rank, world_size=here.ranks, timeout=limit
         )
         talk = dist.new_group(timeout=timedelta(seconds=SECONDS_TO_PREPARE))
     except (RuntimeError, ValueError, OSError) as error:
@@ -274,6 +288,14 @@ def join(here: Place, store: Any = None) -> Group:
     _current = Group(here.rank, here.ranks, [], words, here.rank == 0, _talk=talk)
     _current.hosts = [name.decode() for name in _current.gathered(platform.node().encode())]
     return _current
+
+
+def _backends() -> str:
+    """How ranks talk to each other: over the network from CPU to CPU, or from GPU to GPU."""
+    import torch
+    import torch.distributed as dist
+
+    return "cpu:gloo,cuda:nccl" if torch.cuda.is_available() and dist.is_nccl_available() else "gloo"
 
 
 def _name_the_first(here: Place) -> None:
