@@ -310,8 +310,8 @@ def _name_the_first(here: Place) -> None:
 
 def _first_name(listed: str) -> str:
     """Of Slurm's list of nodes: n1,n2 or n[01-03,7]."""
-    found = re.match(r"([^,\[]*)(?:\[(\w+)[^\]]*\])?([^,\[]*)", listed)
-    return "".join(part or "" for part in found.groups()) if found else ""
+    found = re.match(r"([^,\[]*)\[?(\w*)", listed)
+    return "".join(found.group(1, 2)).strip() if found else ""
 
 
 def _known(node: str) -> str:

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import os
 import pickle
+import socket
 import sys
 import tempfile
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch.distributed as dist
 
+from dpfl_bench import cli
 from dpfl_bench.machine import ranks
 from dpfl_bench.machine.ranks import Group, Place
 
@@ -38,3 +41,65 @@ def _forked(place: Place, work: Callable[[Group], Any], folder: Path) -> int:
     except BaseException:
         traceback.print_exc(file=sys.__stderr__)
     os._exit(code)
+
+
+@dataclass(frozen=True)
+class Said:
+    """How one rank of a command ended."""
+
+    code: int
+    out: str
+    err: str
+
+
+def run_in_ranks(
+    count: int, *words: str, before: Callable[[int], None] = lambda rank: None, port: int = 0
+) -> list[Said]:
+    """`dpfl-bench WORDS` in so many ranks, as torchrun starts them. before: is called in each with
+    its rank.
+    """
+    port = port or free_port()
+    with tempfile.TemporaryDirectory() as folder:
+        files = [[Path(folder) / f"{rank}.{name}" for name in ("out", "err")] for rank in range(count)]
+        pids = [
+            _forked_command(Place(rank, count, rank), words, before, files[rank], port)
+            for rank in range(count)
+        ]
+        codes = [os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in pids]
+        return [
+            Said(code, *(file.read_text() for file in each)) for code, each in zip(codes, files, strict=True)
+        ]
+
+
+def free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
+
+
+def _forked_command(
+    place: Place, words: Sequence[str], before: Callable[[int], None], files: Sequence[Path], port: int
+) -> int:
+    pid = os.fork()
+    if pid:
+        return pid
+    code: object = 70
+    try:
+        for number, file in zip((1, 2), files, strict=True):
+            os.dup2(os.open(file, os.O_CREAT | os.O_WRONLY), number)
+        sys.stdout, sys.stderr = (os.fdopen(number, "w", buffering=1) for number in (1, 2))
+        numbers = {
+            "RANK": place.rank,
+            "WORLD_SIZE": place.ranks,
+            "LOCAL_RANK": place.local,
+            "MASTER_PORT": port,
+        }
+        os.environ.update({name: str(number) for name, number in numbers.items()}, MASTER_ADDR="127.0.0.1")
+        before(place.rank)
+        cli.main(words)
+    except SystemExit as stop:
+        code = stop.code or 0
+    except BaseException:
+        traceback.print_exc()
+    sys.stderr.flush()
+    os._exit(code if isinstance(code, int) else 70)
