@@ -31,8 +31,10 @@ NOT_TO_FINISH = ("--no-retry", "--force", "--accept")  # of a command that finis
 
 def command(words: list[str]) -> int:
     flags = _parser().parse_intermixed_args(words)
-    if ranks.place().ranks > 1 and (flags.cfg or flags.multirun):
-        return arguments.refuse_ranks("run -m" if flags.multirun else "run --cfg")
+    if ranks.place().ranks > 1:
+        if flags.cfg or flags.multirun:
+            return arguments.refuse_ranks("run -m" if flags.multirun else "run --cfg")
+        ranks.hush()
     if flags.cfg:
         return _shown(flags)
     if not flags.multirun and (flag := next((flag for flag in ONLY_OF_SWEEPS if flag in words), None)):

@@ -14,6 +14,7 @@ import platform
 import re
 import socket
 import time
+import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -29,7 +30,8 @@ if TYPE_CHECKING:
 SECONDS_TO_JOIN = 300
 SECONDS_TO_PREPARE = 24 * 3600  # one rank may download while the others wait
 SECONDS_TO_TELL = 1.5  # until all that live have said so
-SECONDS_FOR_RANK_0 = 3.0  # until it has met the error, too, that another rank has met
+SECONDS_TO_LEAVE = 5.0  # for which rank 0 waits for the others
+SECONDS_TO_MEET = 3.0  # until it has met the error, too, that another rank has met
 PORTS = range(20000, 40000)  # of which a job of Slurm takes one
 SPEAKS, LOST = "speaks", "lost"  # words of a rank: met an error of its own; misses another rank
 
@@ -227,7 +229,7 @@ class Group:
         same.
         """
         self._say_to_all(SPEAKS)
-        end = time.monotonic() + SECONDS_FOR_RANK_0
+        end = time.monotonic() + SECONDS_TO_MEET
         with suppress(RuntimeError):
             while not self.first and time.monotonic() < end:
                 if self._word(0) not in ("", LOST):
@@ -243,12 +245,16 @@ class Group:
         return False
 
     def leave(self, code: int) -> None:
-        """End with this exit code. Rank 0, which may have the store, ends last."""
+        """End with this exit code. Rank 0, who may have the store, ends last."""
         self._say_to_all(str(code))
-        others = [rank for rank in range(self.size) if rank not in self._missing]
-        end = time.monotonic() + SECONDS_FOR_RANK_0
+        others = [f"left/{rank}" for rank in range(1, self.size) if rank not in self._missing]
+        end = time.monotonic() + SECONDS_TO_LEAVE
         with suppress(RuntimeError):
-            while self.first and not all(map(self._word, others)) and time.monotonic() < end:
+            if not self.first:
+                self.store.set(f"left/{self.rank}", "")
+            while self.first and not all(self.store.check([name]) for name in others):
+                if time.monotonic() > end:
+                    break
                 time.sleep(0.02)
 
 
@@ -261,6 +267,11 @@ def group() -> Group:
     return _current
 
 
+def hush() -> None:
+    """Before torch is imported: its warnings about a rank that is gone say nothing more."""
+    os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
+
+
 def join(here: Place, store: Any = None) -> Group:
     """Meet the other ranks. store: what they share; None: as torchrun or srun made it known."""
     global _current
@@ -268,6 +279,7 @@ def join(here: Place, store: Any = None) -> Group:
     from torch.distributed.rendezvous import rendezvous
 
     limit = timedelta(seconds=SECONDS_TO_JOIN)
+    warnings.filterwarnings("ignore", category=FutureWarning, module="torch.distributed")
     try:
         if store is None:
             _name_the_first(here)

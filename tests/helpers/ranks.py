@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import pickle
-import socket
 import sys
 import tempfile
 import traceback
@@ -52,29 +51,20 @@ class Said:
     err: str
 
 
-def run_in_ranks(
-    count: int, *words: str, before: Callable[[int], None] = lambda rank: None, port: int = 0
-) -> list[Said]:
-    """`dpfl-bench WORDS` in so many ranks, as torchrun starts them. before: is called in each with
-    its rank.
+def run_in_ranks(count: int, *words: str, before: Callable[[int], None] = lambda rank: None) -> list[Said]:
+    """`dpfl-bench WORDS` in so many ranks, as torchrun starts them: it keeps the store. before: is
+    called in each with its rank.
     """
-    port = port or free_port()
+    store = dist.TCPStore("127.0.0.1", 0, None, True, wait_for_workers=False)
     with tempfile.TemporaryDirectory() as folder:
         files = [[Path(folder) / f"{rank}.{name}" for name in ("out", "err")] for rank in range(count)]
         pids = [
-            _forked_command(Place(rank, count, rank), words, before, files[rank], port)
+            _forked_command(Place(rank, count, rank), words, before, files[rank], store.port)
             for rank in range(count)
         ]
         codes = [os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in pids]
-        return [
-            Said(code, *(file.read_text() for file in each)) for code, each in zip(codes, files, strict=True)
-        ]
-
-
-def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
+        texts = [[file.read_text() for file in each] for each in files]
+    return [Said(code, *said) for code, said in zip(codes, texts, strict=True)]
 
 
 def _forked_command(
@@ -95,6 +85,7 @@ def _forked_command(
             "MASTER_PORT": port,
         }
         os.environ.update({name: str(number) for name, number in numbers.items()}, MASTER_ADDR="127.0.0.1")
+        os.environ["TORCHELASTIC_USE_AGENT_STORE"] = "True"
         before(place.rank)
         cli.main(words)
     except SystemExit as stop:
