@@ -12,7 +12,7 @@ from importlib import import_module
 from typing import Any
 
 from dpfl_bench.commands import VERBS
-from dpfl_bench.machine import ranks
+from dpfl_bench.machine.place import place
 
 ALIASES = {"--version": "version"}
 HELP = ("--help", "-h", "help")
@@ -73,7 +73,7 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 def _code(verb: str, words: list[str]) -> int:
     """What the verb returns; a refusal of ours as one line and 2."""
-    if verb != "run" and ranks.place().ranks > 1:
+    if verb != "run" and place().ranks > 1:
         from dpfl_bench.commands.arguments import refuse_ranks
 
         return refuse_ranks(verb)

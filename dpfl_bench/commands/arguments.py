@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 from dpfl_bench.checks import nearest
-from dpfl_bench.machine import ranks
 from dpfl_bench.machine.colour import HELP, REFUSAL, Rules, painted
+from dpfl_bench.machine.place import place
 
 
 class _Parser(argparse.ArgumentParser):
@@ -70,7 +70,7 @@ def answer(record: Any, as_json: bool, text: Callable[[Any], str], rules: Rules 
 
 def refuse_ranks(what: str) -> int:
     """What torchrun or srun cannot start in several processes. One of them says so."""
-    here = ranks.place()
+    here = place()
     if here.rank == 0:
         complain(
             f"{what}: expected a single run where {here.starter} starts {here.ranks} processes for it"

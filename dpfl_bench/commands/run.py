@@ -12,6 +12,7 @@ from dpfl_bench.checks.errors import one_line
 from dpfl_bench.commands import arguments
 from dpfl_bench.machine import ranks
 from dpfl_bench.machine.imports import preload
+from dpfl_bench.machine.place import hush, place
 from dpfl_bench.machine.say import say
 
 EXAMPLES = (
@@ -31,10 +32,10 @@ NOT_TO_FINISH = ("--no-retry", "--force", "--accept")  # of a command that finis
 
 def command(words: list[str]) -> int:
     flags = _parser().parse_intermixed_args(words)
-    if ranks.place().ranks > 1:
+    if place().ranks > 1:
         if flags.cfg or flags.multirun:
             return arguments.refuse_ranks("run -m" if flags.multirun else "run --cfg")
-        ranks.hush()
+        hush()
     if flags.cfg:
         return _shown(flags)
     if not flags.multirun and (flag := next((flag for flag in ONLY_OF_SWEEPS if flag in words), None)):
@@ -45,7 +46,7 @@ def command(words: list[str]) -> int:
     from dpfl_bench.sweep import one_run, whole_sweep
 
     _tell(not flags.quiet)
-    if ranks.place().ranks > 1:
+    if place().ranks > 1:
         return _on_ranks(flags)
     config = (flags.config_dir, flags.config_name)
     answer = Answer(flags.force, flags.accept)
@@ -63,7 +64,7 @@ def _on_ranks(flags: argparse.Namespace) -> int:
     from dpfl_bench.results.provenance import Answer
     from dpfl_bench.sweep import one_run
 
-    here = ranks.join(ranks.place())
+    here = ranks.join(place())
     config = (flags.config_dir, flags.config_name, Answer(flags.force, flags.accept))
     try:
         code = one_run.run_one(flags.overrides, *config)
@@ -90,7 +91,7 @@ def start_early(words: Sequence[str]) -> None:
     given = set(words)
     elsewhere = {"--dry-run", "hydra/launcher=slurm", "--help", "-h", "--cfg", "-c"}
     _tell("--quiet" not in given)  # before there are workers
-    elsewhere |= given if ranks.place().ranks > 1 else set()
+    elsewhere |= given if place().ranks > 1 else set()
     if given & {"-m", "--multirun"} and not given & elsewhere:
         from dpfl_bench.sweep import fork_server
 

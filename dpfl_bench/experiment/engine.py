@@ -89,7 +89,7 @@ def workers(settings: Settings, player: RoundPlayer) -> int:
             1
             if small
             else min(
-                device.cores_of_a_run(here), max(1, _memory_numbers(settings, federation) // here // at_once)
+                device.cores_of_a_run(), max(1, _memory_numbers(settings, federation) // here // at_once)
             )
         )
     return max(1, min(asked, len(player.own_groups(player.groups(np.arange(settings.sampled_clients))))))

@@ -3,7 +3,7 @@
 | file | what it is |
 |---|---|
 | device.py | every decision about devices, number formats and threads |
-| ranks.py | one run over several processes and machines |
+| place.py, ranks.py | one run over several processes and machines; where this one stands |
 | signals.py | how a process is asked to stop |
 | imports.py | heavy imports in less time |
 | colour.py | colour, where a person reads |

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dpfl_bench.checks.errors import ConfigError
-from dpfl_bench.machine.ranks import place
+from dpfl_bench.machine.place import place
+from dpfl_bench.machine.ranks import group
 
 if TYPE_CHECKING:
     import numpy as np
@@ -105,11 +106,12 @@ def cores() -> int:
     return _number("SLURM_CPUS_PER_TASK") or _allowed()
 
 
-def cores_of_a_run(ranks: int = 1) -> int:
-    """How many one run may use, or one of so many ranks on this machine: where Slurm says nothing,
-    OMP_NUM_THREADS speaks of a single process.
+def cores_of_a_run() -> int:
+    """How many one run may use, or one of its ranks: where Slurm says nothing, OMP_NUM_THREADS
+    speaks of a single process.
     """
-    return _number("SLURM_CPUS_PER_TASK") or _number("OMP_NUM_THREADS") or max(1, _allowed() // ranks)
+    fair = max(1, _allowed() // group().here)
+    return _number("SLURM_CPUS_PER_TASK") or _number("OMP_NUM_THREADS") or fair
 
 
 def _number(name: str) -> int:

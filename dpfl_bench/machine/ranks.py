@@ -1,18 +1,18 @@
 """One run over several processes, on one machine or on many: torchrun or srun starts them, and
 torch.distributed lets them talk. Each process is a rank; rank 0 alone writes.
 
-A rank that dies closes its connections, so the others notice at once. One whose machine vanishes,
-or that stands still, is noticed after a time limit. Each rank leaves a word in the store that all
-share (`SPEAKS`, `LOST`, or the exit code with which it left), so that one of them alone says why
-the run ended.
+A rank that dies closes its connections, so the others notice when they next talk. One whose machine
+vanishes, or that stands still, is noticed after a time limit. The store that all share has each
+rank's signs of life and its last word (`SPEAKS`, `LOST`, or the exit code with which it left): one
+rank alone says why the run ended.
 """
 
 from __future__ import annotations
 
+import itertools
 import os
 import platform
-import re
-import socket
+import threading
 import time
 import warnings
 from collections.abc import Iterator, Sequence
@@ -22,6 +22,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from dpfl_bench.checks.errors import ConfigError
+from dpfl_bench.machine.place import Place, name_rank_0
 from dpfl_bench.machine.signals import WorkerDied
 
 if TYPE_CHECKING:
@@ -29,10 +30,10 @@ if TYPE_CHECKING:
 
 SECONDS_TO_JOIN = 300
 SECONDS_TO_PREPARE = 24 * 3600  # one rank may download while the others wait
-SECONDS_TO_TELL = 1.5  # until all that live have said so
+BEAT = 0.5  # seconds between two signs of life
+SILENCE = 4.0  # seconds without one, after which a rank is dead
 SECONDS_TO_LEAVE = 5.0  # for which rank 0 waits for the others
 SECONDS_TO_MEET = 3.0  # until it has met the error, too, that another rank has met
-PORTS = range(20000, 40000)  # of which a job of Slurm takes one
 SPEAKS, LOST = "speaks", "lost"  # words of a rank: met an error of its own; misses another rank
 
 
@@ -42,29 +43,6 @@ class RankDied(WorkerDied):
     def __init__(self, line: str, code: int = 1) -> None:
         super().__init__(line)
         self.code = code  # to end with
-
-
-@dataclass(frozen=True)
-class Place:
-    """Where a process stands among those that torchrun or srun has started."""
-
-    rank: int = 0
-    ranks: int = 1
-    local: int = 0  # among those of its machine
-    starter: str = ""
-
-
-def place() -> Place:
-    """As the environment says. A shell that srun started, and a batch script, have one process."""
-    names = {
-        "torchrun": ("RANK", "WORLD_SIZE", "LOCAL_RANK"),
-        "srun": ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID"),
-    }
-    for starter, (rank, ranks, local) in names.items():
-        numbers = [os.environ.get(name, "") for name in (rank, ranks, local)]
-        if all(number.isdigit() for number in numbers[:2]) and int(numbers[1]) > 1:
-            return Place(int(numbers[0]), int(numbers[1]), int(numbers[2] or 0), starter)
-    return Place()
 
 
 @dataclass
@@ -180,35 +158,53 @@ class Group:
             raise self._missed(error) from None
 
     def _missed(self, error: RuntimeError) -> Exception:
-        """What to raise where another rank is not there. The error itself, if none is missing."""
-        words = self._words()
+        """What to raise where another rank is not there. The error itself, if none is missing. The
+        first of those that live says who is.
+        """
+        self._say_to_all(LOST)
+        try:
+            dead = self._dead()
+            words = [self._word(rank) for rank in range(self.size)]
+        except RuntimeError:  # the store was rank 0's, and is gone with it
+            dead, words = [0], [LOST] * self.size
         left = [word for word in words if word not in ("", LOST)]
         if left:  # somebody ended, and said why
             self.speaks = False
             code = int(left[0]) if left[0].isdigit() else 1
             return RankDied("another rank ended with an error of its own", code)
-        self._missing = [rank for rank, word in enumerate(words) if not word]
+        late = "timed out" in str(error).lower() and not dead
+        self._missing = [rank for rank, word in enumerate(words) if not word] if late else dead
         if not self._missing:
             return error
-        self.speaks = self.rank == words.index(LOST)
+        self.speaks = self.rank == min(set(range(self.size)) - set(self._missing))
         who = " and ".join(f"rank {rank} on {self.hosts[rank]}" for rank in self._missing)
-        silent = f"gave no answer for {self.seconds} s (engine.rank_timeout)"
-        how = silent if "timed out" in str(error).lower() else "ended before its time"
-        line = f"{who}, of {self.size} ranks, {how}; the same command goes on from the checkpoint"
-        return RankDied(line)
+        how = (
+            f"gave no answer for {self.seconds} s (engine.rank_timeout)" if late else "ended before its time"
+        )
+        return RankDied(f"{who}, of {self.size} ranks, {how}; the same command goes on from the checkpoint")
 
-    def _words(self) -> list[str]:
-        """The word of each rank, once all that live have left one; empty where there is none."""
-        self._say_to_all(LOST)
-        end = time.monotonic() + SECONDS_TO_TELL
-        words = [""] * self.size
-        while not all(words) and time.monotonic() < end:
+    def _dead(self) -> list[int]:
+        """The ranks that give no sign of life, and left no word."""
+        unknown = {rank: self._beat(rank) for rank in range(self.size) if rank != self.rank}
+        end = time.monotonic() + SILENCE
+        while unknown and time.monotonic() < end:
             time.sleep(0.05)
-            try:
-                words = [self._word(rank) for rank in range(self.size)]
-            except RuntimeError:  # the store was rank 0's, and is gone with it
-                return ["", *[LOST] * (self.size - 1)]
-        return words
+            unknown = {
+                rank: beat
+                for rank, beat in unknown.items()
+                if not self._word(rank) and self._beat(rank) == beat
+            }
+        return list(unknown)
+
+    def beat(self) -> None:
+        """Give signs of life, for ever."""
+        for number in itertools.count():
+            with suppress(RuntimeError):
+                self.store.set(f"beat/{self.rank}", str(number))
+            time.sleep(BEAT)
+
+    def _beat(self, rank: int) -> str:
+        return self._stored(f"beat/{rank}")
 
     def _say_to_all(self, word: str) -> None:
         """This rank's last word; the first one counts."""
@@ -219,9 +215,9 @@ class Group:
 
     def _word(self, rank: int) -> str:
         """Of a rank; empty where it left none."""
-        if self.size == 1:
-            return ""
-        name = f"word/{rank}"
+        return self._stored(f"word/{rank}") if self.size > 1 else ""
+
+    def _stored(self, name: str) -> str:
         return str(self.store.get(name).decode()) if self.store.check([name]) else ""
 
     def meets_error(self) -> bool:
@@ -252,24 +248,17 @@ class Group:
         with suppress(RuntimeError):
             if not self.first:
                 self.store.set(f"left/{self.rank}", "")
-            while self.first and not all(self.store.check([name]) for name in others):
-                if time.monotonic() > end:
-                    break
+            while self.first and others and not self.store.check(others) and time.monotonic() < end:
                 time.sleep(0.02)
 
 
-ALONE = Group(speaks=True)
+ALONE = Group()
 _current = ALONE
 
 
 def group() -> Group:
     """The ranks of this process's run; a group of one where it is alone."""
     return _current
-
-
-def hush() -> None:
-    """Before torch is imported: its warnings about a rank that is gone say nothing more."""
-    os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
 
 
 def join(here: Place, store: Any = None) -> Group:
@@ -282,7 +271,7 @@ def join(here: Place, store: Any = None) -> Group:
     warnings.filterwarnings("ignore", category=FutureWarning, module="torch.distributed")
     try:
         if store is None:
-            _name_the_first(here)
+            name_rank_0(here)
             store, *_ = next(rendezvous("env://", here.rank, here.ranks, timeout=limit))
         dist.init_process_group(
             _backends(), store=store, rank=here.rank, world_size=here.ranks, timeout=limit
@@ -298,6 +287,7 @@ def join(here: Place, store: Any = None) -> Group:
         f"dpfl/{os.environ.get('TORCHELASTIC_RESTART_COUNT', 0)}", store
     )
     _current = Group(here.rank, here.ranks, [], words, here.rank == 0, _talk=talk)
+    threading.Thread(target=_current.beat, daemon=True).start()
     _current.hosts = [name.decode() for name in _current.gathered(platform.node().encode())]
     return _current
 
@@ -308,27 +298,3 @@ def _backends() -> str:
     import torch.distributed as dist
 
     return "cpu:gloo,cuda:nccl" if torch.cuda.is_available() and dist.is_nccl_available() else "gloo"
-
-
-def _name_the_first(here: Place) -> None:
-    """Where rank 0 is, for ranks that srun has started; torchrun says it itself."""
-    if here.starter == "srun":
-        listed = os.environ.get("SLURM_STEP_NODELIST", "")
-        os.environ.setdefault("MASTER_ADDR", _known(_first_name(listed)))
-        numbers = (int(os.environ.get(name, "0")) for name in ("SLURM_JOB_ID", "SLURM_STEP_ID"))
-        job, step = numbers
-        os.environ.setdefault("MASTER_PORT", str(PORTS.start + (job * 7 + step) % len(PORTS)))
-
-
-def _first_name(listed: str) -> str:
-    """Of Slurm's list of nodes: n1,n2 or n[01-03,7]."""
-    found = re.match(r"([^,\[]*)\[?(\w*)", listed)
-    return "".join(found.group(1, 2)).strip() if found else ""
-
-
-def _known(node: str) -> str:
-    """The node, or where srun was called, which is the first node in a batch script."""
-    with suppress(OSError):
-        socket.getaddrinfo(node, None)
-        return node
-    return os.environ.get("SLURM_LAUNCH_NODE_IPADDR", node)

@@ -15,6 +15,7 @@ from dpfl_bench.config.settings import Settings
 from dpfl_bench.config.validate import settings
 from dpfl_bench.machine import ranks
 from dpfl_bench.machine.imports import preload
+from dpfl_bench.machine.place import place
 from dpfl_bench.machine.say import say
 from dpfl_bench.machine.signals import Interrupted, WorkerDied
 from dpfl_bench.results import lock, provenance
@@ -37,7 +38,7 @@ def computed(run: Settings, composed: Composed, answer: Answer) -> int:
     and `answer` does not say what is to become of it.
     """
     here = ranks.group()
-    if ranks.place().ranks != here.size:
+    if place().ranks != here.size:
         raise ConfigError(
             "torchrun, srun: expected the command, `torchrun -m dpfl_bench run`, got a notebook's run"
         )

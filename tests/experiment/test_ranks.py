@@ -18,7 +18,7 @@ from helpers.runs import same_numbers
 from dpfl_bench import cli
 from dpfl_bench.experiment import alike, job
 from dpfl_bench.federation.ranks import Ranks
-from dpfl_bench.machine import ranks
+from dpfl_bench.machine.place import Place, _first_name, place
 
 # memories that travel, Theorem 1's potential, all measures, two seeds, chunks of two clients
 GIVEN = (
@@ -178,11 +178,11 @@ def test_what_is_no_single_run_is_refused(
 def test_places(monkeypatch: pytest.MonkeyPatch) -> None:
     """A batch script of Slurm has a rank and no step; a step with one task is alone."""
     names = ("RANK", "WORLD_SIZE", "SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID")
-    expected = ranks.Place(3, 4, 1, "srun")
-    for values, place in {
-        ("", "", "", "", ""): ranks.Place(),
-        ("", "", "0", "", "0"): ranks.Place(),
-        ("", "", "0", "1", "0"): ranks.Place(),
+    expected = Place(3, 4, 1, "srun")
+    for values, found in {
+        ("", "", "", "", ""): Place(),
+        ("", "", "0", "", "0"): Place(),
+        ("", "", "0", "1", "0"): Place(),
         ("", "", "3", "4", "1"): expected,
         ("1", "2", "3", "4", "1"): dataclasses.replace(
             expected, rank=1, ranks=2, local=0, starter="torchrun"
@@ -190,7 +190,7 @@ def test_places(monkeypatch: pytest.MonkeyPatch) -> None:
     }.items():
         for name, value in zip(names, values, strict=True):
             monkeypatch.setenv(name, value)
-        assert ranks.place() == place
+        assert place() == found
 
 
 @pytest.mark.parametrize(
@@ -198,4 +198,4 @@ def test_places(monkeypatch: pytest.MonkeyPatch) -> None:
     [("n1", "n1"), ("n1,n2", "n1"), ("n[1-2]", "n1"), ("gpu[01-03,7]", "gpu01"), ("", "")],
 )
 def test_the_first_node_of_a_list(listed: str, first: str) -> None:
-    assert ranks._first_name(listed) == first
+    assert _first_name(listed) == first

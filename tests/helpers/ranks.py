@@ -16,7 +16,8 @@ import torch.distributed as dist
 
 from dpfl_bench import cli
 from dpfl_bench.machine import ranks
-from dpfl_bench.machine.ranks import Group, Place
+from dpfl_bench.machine.place import Place
+from dpfl_bench.machine.ranks import Group
 
 
 def in_ranks(count: int, work: Callable[[Group], Any]) -> list[Any]:
