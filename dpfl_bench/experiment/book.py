@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from dpfl_bench.budget import each_client
 from dpfl_bench.experiment import privacy_record, report, train
 from dpfl_bench.experiment.job import Job
 from dpfl_bench.federation.state import TrainingState
@@ -88,6 +89,8 @@ class Book(Empty):
         self.claim.check()
         torch.save(finals, folder.finals)
         guarantee = report.guarantee(self.job, diverged)
+        if of_clients := each_client.text(report.played(self.job, diverged)):
+            folder.write(each_client.FILE, of_clients)
         folder.write("privacy.json", privacy_record.privacy(self.job, diverged, guarantee))
         result = report.result(self.job, folder, seconds, diverged, self.origin, guarantee)
         if self.job.settings.plot:
