@@ -153,7 +153,7 @@ class RoundPlayer:
         """
         for clients, messages in own:
             rows = device.placed(clients, memory)
-            updated = self.algorithm.remember(server, memory[rows], replace(sent, each=messages), round)
+            updated = self.algorithm.remember(server, memory[rows], replace(sent, messages=messages), round)
             memory.index_copy_(0, rows, updated)
 
     def _offered(

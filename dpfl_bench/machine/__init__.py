@@ -4,7 +4,7 @@
 |---|---|
 | device.py | every decision about devices, number formats and threads |
 | signals.py | how a process is asked to stop |
-| imports.py | heavy imports in less time |
+| imports.py | heavy imports in less time; `-cd DIR` as a place to import from |
 | colour.py | colour, where a person reads |
 | say.py | a line on stderr, above a progress line |
 | sealed.py | files that end with a checksum (checkpoints) |
