@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from tqdm import tqdm
 
+from dpfl_bench.budget import each_client
 from dpfl_bench.checks.errors import ConfigError
 from dpfl_bench.config.call import call
 from dpfl_bench.config.settings import Settings
@@ -223,6 +224,8 @@ class _Runner:
         self.claim.check()
         torch.save(self.finals, folder.finals)
         guarantee = report.guarantee(self.job, diverged)
+        if of_clients := each_client.text(report.played(self.job, diverged)):
+            folder.write(each_client.FILE, of_clients)
         folder.write("privacy.json", privacy_record.privacy(self.job, diverged, guarantee))
         result = report.result(self.job, folder, self.seconds, diverged, self.origin, guarantee)
         if self.job.settings.plot:
