@@ -160,7 +160,7 @@ class RoundPlayer:
         """
         for clients, messages in own:
             rows = device.placed(self.share.places(clients), memory)
-            updated = self.algorithm.remember(server, memory[rows], replace(sent, each=messages), round)
+            updated = self.algorithm.remember(server, memory[rows], replace(sent, messages=messages), round)
             memory.index_copy_(0, rows, updated)
 
     def _offered(

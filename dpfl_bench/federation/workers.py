@@ -229,7 +229,7 @@ class Workers:
     def _updated_memories(
         self, alone: Alone, round: PlannedRound, norms: tuple[Tensor, Tensor]
     ) -> Iterator[tuple[int, None]]:
-        sent = Sent(self._point, self._point.new_empty(0, len(self._point)), *norms)
+        sent = Sent(self._point, None, *norms)
         alone.update_memories(self._state, sent, round)
         yield from ()
 

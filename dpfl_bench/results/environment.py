@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import dpfl_bench
+from dpfl_bench.machine import imports
 from dpfl_bench.machine.device import numpy_multiplies
 from dpfl_bench.machine.ranks import group
 from dpfl_bench.results.code_hashes import PACKAGE, is_installed
@@ -78,6 +79,7 @@ def environment(device: str) -> dict[str, Any]:
         "products": "numpy" if device.startswith("cpu") and numpy_multiplies() else "torch",
         "command": shlex.join(sys.argv),
         "cwd": str(Path.cwd()),
+        "own_code": [*imports.OWN],
     }
 
 
