@@ -109,6 +109,12 @@ def hollow_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pictures, "save", save)
 
 
+@pytest.fixture
+def no_pictures(hollow_pictures: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are not even laid out, where a test is about tables."""
+    monkeypatch.setattr(pictures, "draw", lambda *_: None)
+
+
 # They take longest, and come first: at the end the workers share out what takes a moment. Those
 # that wait for other processes stand between those that compute.
 FIRST = (

@@ -199,7 +199,7 @@ def test_jobs_are_what_hydra_makes_of_them(name: str, folder: Path) -> None:
     if user:  # the package's own config has them all
         alone = dice.sample(alone, 50)
     taken = [compare(composer, (one,), user, name) for one in dict.fromkeys(alone)]
-    for _ in range(40):
+    for _ in range(30):
         overrides = [
             *dice.sample(groups, dice.choice((0, 0, 1, 2))),
             *dice.sample(values, dice.choice((1, 1, 2, 3))),

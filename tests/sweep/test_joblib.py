@@ -229,7 +229,14 @@ def test_a_killed_worker_ends_its_point_alone(
     )
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGUSR2])
+@pytest.mark.parametrize(
+    ("start", "number"),
+    [
+        ("installed", signal.SIGINT),  # how the workers were started does not meet which signal it is
+        *(("forked", number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR2)),
+    ],
+    indirect=["start"],
+)
 def test_a_signal_saves_every_point(
     start: Start, server: Forks, whole: Path, number: signal.Signals, brake: Path, tmp_path: Path
 ) -> None:

@@ -16,7 +16,7 @@ from dpfl_bench.results.collect import best
 from dpfl_bench.results.collect import points as points_of
 from dpfl_bench.results.collect.gather import collect
 
-pytestmark = pytest.mark.usefixtures("hollow_pictures")
+pytestmark = pytest.mark.usefixtures("no_pictures")
 
 INF = float("inf")
 SEEDS: dict[str, Any] = {"seeds": [0, 1], "test_error_std": 0.01}

@@ -210,7 +210,7 @@ def test_latex_joins_no_signs_of_a_name() -> None:
     assert (escape.tex("-1a"), escape.tex("infx"), escape.tex("é Ą 日")) == ("-1a", "infx", "é A ?")
 
 
-@pytest.mark.slow
+@pytest.mark.usefixtures("hollow_pictures")
 def test_two_names_have_two_pictures() -> None:
     """Though a file's name cannot hold their difference."""
     for number, dataset in enumerate(("a/b", "a_b", "a\\b", "x" * 300, "x" * 301)):
@@ -228,6 +228,7 @@ def test_pictures_print_names_as_they_are(name: str, monkeypatch: pytest.MonkeyP
     """A dollar starts no formula, and half of one raises nothing."""
     from matplotlib.text import Text
 
+    monkeypatch.setattr(pictures, "save", lambda figure, stem: save(figure, stem, ("png",)))
     drawn: list[tuple[str, bool]] = []
     saved = Text.draw
     monkeypatch.setattr(

@@ -17,7 +17,7 @@ from dpfl_bench.privacy.released.composition import Companion, Composition
 from dpfl_bench.results.collect.tuning import candidate
 from dpfl_bench.results.folder import RunFolder
 
-pytestmark = pytest.mark.usefixtures("hollow_pictures")
+pytestmark = pytest.mark.usefixtures("no_pictures")
 
 THIRD = ("privacy.observer=third_party", "eps=2")
 FIXED = ("privacy.calibration=fixed", "privacy.noise_multiplier=2")
