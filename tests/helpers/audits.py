@@ -30,10 +30,12 @@ from helpers.federations import TINY, settings_of
 Patch = pytest.MonkeyPatch
 Report = dict[str, Any]
 CONFIDENCE = 0.95
+# many parameters: a round releases as many numbers, and fewer rounds tell as much of the noise
+WIDE = (*TINY, "dataset.dimension=40")
 
 
-def audit_of(*overrides: str, canaries: int = 500, base: tuple[str, ...] = TINY) -> Report:
-    """Of settings that were not run, by default on the tiny federation. Fewer lots than a user's
+def audit_of(*overrides: str, canaries: int = 500, base: tuple[str, ...] = WIDE) -> Report:
+    """Of settings that were not run, by default on a small federation. Fewer lots than a user's
     audit has.
     """
     settings = settings_of(*base, *overrides)
@@ -50,6 +52,16 @@ def part(report: Report, name: str) -> dict[str, Any]:
 
 def least_p(report: Report) -> float:
     return min(each["p"] for each in report["parts"] if each["p"] is not None)
+
+
+Fault = Callable[[Patch], None]
+
+
+def assert_seen(report: Report, by: str) -> None:
+    """By one part at least, and beyond doubt."""
+    assert report["verdict"] == "violated", report
+    assert part(report, by)["verdict"] == "violated", report
+    assert least_p(report) < 1e-6
 
 
 # what is planted
