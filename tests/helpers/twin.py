@@ -354,7 +354,12 @@ class _Module:
 
 @cache
 def device() -> torch.device:
-    """The device; the first call makes it known to torch, in this process for good."""
+    """The device; the first call makes it known to torch, in this process for good.
+
+    The first backward pass of a process starts a thread for each device that is known by then, and
+    with such threads a process may not fork workers.
+    """
+    torch.ones(1, requires_grad=True).sum().backward()
     backend_registration._setup_privateuseone_for_python_backend(NAME, _Module())
     library = torch.library.Library("aten", "IMPL")
     for name, op in FACTORIES.items():
