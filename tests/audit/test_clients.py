@@ -114,6 +114,7 @@ FAULTS: dict[str, tuple[Fault, tuple[str, ...], str]] = {
 }
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("name", FAULTS)
 def test_a_fault_is_seen(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     fault, overrides, seen_by = FAULTS[name]

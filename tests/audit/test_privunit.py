@@ -49,6 +49,7 @@ def test_a_right_run_holds(name: str, fewer: None) -> None:
     assert share * report["eps"] <= report["lower"] <= report["eps"]
 
 
+@pytest.mark.slow
 def test_counts_are_as_tight_as_asked() -> None:
     """About 3.85 of 4 by 1e4 draws of either side, without trust in a law."""
     report = audit_of(*ONE, base=TINY)
@@ -82,6 +83,7 @@ FAULTS: dict[str, tuple[Fault, str]] = {
 }
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("name", FAULTS)
 def test_a_fault_is_seen(name: str, monkeypatch: pytest.MonkeyPatch, fewer: None) -> None:
     fault, seen_by = FAULTS[name]

@@ -31,7 +31,7 @@ from dpfl_bench.federation.alone import Alone
 from dpfl_bench.federation.workers import WorkerDied, Workers
 from dpfl_bench.privacy.ledger import OverspentError
 
-pytestmark = pytest.mark.one_in(3)
+pytestmark = pytest.mark.one_in(6)
 
 
 PATIENCE = 60  # seconds, after which a test that waits for ever fails
