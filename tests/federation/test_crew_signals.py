@@ -36,7 +36,15 @@ LONG = (
 )
 CASES = {
     "dp_scaffnew": ("algo=dp_scaffnew", *LONG),  # 90 clients' memories are shared
-    "dp_scaffold": ("algo=dp_scaffold", "privacy=record", "batch_size=2", "clients=30", "lr=.1", *LONG),
+    "dp_scaffold": (
+        "algo=dp_scaffold",
+        "privacy=record",
+        "batch_size=2",
+        "clients=30",
+        "lr=.1",
+        *LONG,
+        "engine.chunk=10",
+    ),
 }
 
 
