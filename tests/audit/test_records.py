@@ -20,7 +20,7 @@ RIGHT: dict[str, tuple[str, ...]] = {
     "sampled clients, third party": (*FIXED, "sampled_clients=4", "privacy.observer=third_party"),
     "Poisson clients": (*POISSON, "sampled_clients=4", "client_sampling=poisson"),
     "overlap": (*FIXED, "partition=overlap"),
-    "a network": (*FIXED, "model=mlp"),
+    "a network": (*FIXED, "model=mlp", "model.hidden=[8]"),
 }
 
 

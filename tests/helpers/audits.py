@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 
-from dpfl_bench.audit import record_plays, whole_audit
+from dpfl_bench.audit import record_plays, scalars, whole_audit
 from dpfl_bench.audit.audited_run import Asked
 from dpfl_bench.config.settings import Privacy
 from dpfl_bench.federation.clients import Federation
@@ -35,13 +35,14 @@ WIDE = (*TINY, "dataset.dimension=40")
 
 
 def audit_of(*overrides: str, canaries: int = 500, base: tuple[str, ...] = WIDE) -> Report:
-    """Of settings that were not run, by default on a small federation. Fewer lots than a user's
-    audit has.
+    """Of settings that were not run, by default on a small federation. Fewer lots and fewer draws
+    of scalars than a user's audit has.
     """
     settings = settings_of(*base, *overrides)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(record_plays, "LEAST_LOTS", 1000)
         patch.setattr(record_plays, "LEAST_NUMBERS", 20_000)
+        patch.setattr(scalars, "DRAWS", 4000)
         return whole_audit.audit(Asked(settings, RunFolder(Path("nowhere")), None), CONFIDENCE, canaries)
 
 
