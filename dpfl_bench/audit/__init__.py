@@ -5,6 +5,7 @@ accountant assumes.
 |---|---|
 | whole_audit.py | all parts of one audit, in order |
 | claim.py | what the run claims, from the guarantee's record alone |
+| agreement.py | whether the record agrees with itself |
 | finding.py | one part's answer, and the verdict over all |
 | statistics.py | bounds and tests; numbers alone |
 | watched.py | the run's player, observed at its doors; what its clients offer can be changed |

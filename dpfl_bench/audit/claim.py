@@ -13,7 +13,7 @@ from typing import Any
 
 from dpfl_bench.budget.guarantee import Guarantee
 from dpfl_bench.checks.errors import ConfigError
-from dpfl_bench.privacy.released.composition import Composition
+from dpfl_bench.privacy.released.composition import Composition, View
 
 FURTHER = {"sum of squared norms": "norms", "number of norms below C": "bits"}
 BROKEN = (KeyError, TypeError, ValueError, IndexError, AttributeError)
@@ -29,7 +29,8 @@ class Claim:
     observer: str
     mechanism: str
     multiplier: float  # standard deviation / sensitivity of the main release
-    seen: Composition  # what the observer sees
+    views: View  # what the observer sees: alternatives, of which each bounds the run
+    accountant: str
     main: Mapping[str, Any]  # privacy.json's first release
     further: Mapping[str, float] = field(default_factory=dict)  # noise multipliers of further sums
     leaks: tuple[str, ...] = ()
@@ -57,10 +58,12 @@ class Claim:
         return float(self.main["sensitivity"]) / float(self.main["clip"])
 
     @property
+    def seen(self) -> Composition:
+        return self.views[0]
+
+    @property
     def std_ratio(self) -> float:
-        """Standard deviation / C, as declared."""
-        if self.main.get("noise_std") is not None:
-            return float(self.main["noise_std"]) / float(self.main["clip"])
+        """Standard deviation / C, by the noise multiplier that was accounted."""
         return self.multiplier * self.factor
 
     @property
@@ -76,7 +79,7 @@ class Claim:
     @property
     def noise(self) -> dict[str, float]:
         """Release -> declared noise multiplier."""
-        return {self.release: self.std_ratio / self.factor, **self.further}
+        return {self.release: self.multiplier, **self.further}
 
     def weight(self, records: int) -> float:
         """Of a record in the mean of its lot, for a client with so many records: by the record of
@@ -148,7 +151,8 @@ def _read(record: Mapping[str, Any]) -> Claim:
         observer=str(record["observer"]),
         mechanism=str(record["mechanism"]),
         multiplier=accounted.noise_multiplier,
-        seen=accounted.as_one_of[0],
+        views=accounted.as_one_of,
+        accountant=str(record["accountant"]),
         main=dict(releases[0]),
         further={FURTHER[each["kind"]]: float(each["noise_multiplier"]) for each in releases[1:]},
         leaks=tuple(record["leaks"]),

@@ -40,6 +40,9 @@ def participations(audited: Audited) -> int:
 
 def drawn(audited: Audited, clients: int, size: int, fixed: bool) -> tuple[float, str]:
     """(p of the cohorts, what was seen)."""
+    there = len(audited.job.data.federation.sizes)
+    if there != clients:
+        return 0.0, f"{there} clients are there, {clients} were accounted"
     rounds = max(2, min(audited.schedule.rounds, 200))
     seeds = [audited.seed + k for k in range(-(-DRAWS // rounds))]
     schedule = audited.schedule

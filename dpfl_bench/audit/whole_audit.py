@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from dpfl_bench.audit import (
+    agreement,
     canaries,
     cohorts,
     evidence,
@@ -43,7 +44,7 @@ def audit(asked: Asked, confidence: float, count: int) -> dict[str, Any]:
 
 def parts(audited: Audited) -> list[Part]:
     claim = audited.claim
-    found = [*_KINDS[claim.unit, claim.mechanism](audited), *workers.parts(audited)]
+    found = [agreement.part(claim), *_KINDS[claim.unit, claim.mechanism](audited), *workers.parts(audited)]
     return [*found, unaccounted(claim.leaks)] if claim.leaks else found
 
 

@@ -8,6 +8,7 @@
 | released.py | what the accountants are asked about |
 | noise.py | the noise multiplier: solved for, by formula, or as given |
 | spent.py | eps by observer and accountant, and over the rounds |
+| each_client.py | eps of each client, by how often it was drawn |
 | guarantee.py | the guarantee of a run, as one record |
 | meaning.py | what the eps means, in one sentence |
 | before_data.py | what is refused before data load, by one code for `plan`, runs and sweeps |

@@ -35,6 +35,14 @@ class Accounting:
         seen = _bounded(releases, observer)
         return accounting.epsilon(seen, self.noise_multiplier, self.delta, self.accountant)
 
+    def answer(self, releases: Releases | RecordReleases, observer: Observer) -> tuple[str, float]:
+        """The accountant that is asked, under `auto` the tightest, and its eps towards the
+        observer.
+        """
+        return accounting.best(
+            _bounded(releases, observer), self.noise_multiplier, self.delta, self.accountant
+        )
+
     def tightest(self, releases: Releases | RecordReleases, observer: Observer) -> str:
         """Name of the accountant with the least eps towards the observer."""
         return accounting.best(_bounded(releases, observer), self.noise_multiplier, self.delta)[0]

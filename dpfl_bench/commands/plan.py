@@ -43,10 +43,16 @@ def command(words: list[str]) -> int:
         try:
             planned = _planned(composer.job(job), flags.views, flags.views)
         except (ConfigError, PrivacyError) as error:
-            raise ConfigError(f"{' '.join(job)}: {error}") from None
+            raise ConfigError(_of_job(job, str(error))) from None
         plans.append({"overrides": [*job], **planned})
     arguments.answer(plans, flags.json, plan_text.table)
     return 0
+
+
+def _of_job(job: Sequence[str], refusal: str) -> str:
+    """A refusal that names all overrides of its job, each once."""
+    words = " ".join(job)
+    return refusal if refusal.startswith(f"{words}:") else f"{words}: {refusal}"
 
 
 def _planned(composed: Composed, detailed: bool, every: bool) -> dict[str, Any]:
@@ -64,8 +70,12 @@ def _planned(composed: Composed, detailed: bool, every: bool) -> dict[str, Any]:
 def _jobs(composer: Composer, overrides: Sequence[str]) -> list[tuple[str, ...]]:
     """As `run -m` makes them."""
     from dpfl_bench.sweep import points
+    from dpfl_bench.sweep.applied import applied
 
-    return [each for job in composer.sweep(overrides).jobs for each in points.with_divisors(composer, job)]
+    jobs, told = applied(composer, composer.sweep(overrides).jobs)
+    for line in told:
+        arguments.complain(line)
+    return [each for job in jobs for each in points.with_divisors(composer, job)]
 
 
 def _parser() -> argparse.ArgumentParser:

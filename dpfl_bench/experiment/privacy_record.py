@@ -7,6 +7,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from dpfl_bench.budget import each_client
 from dpfl_bench.budget.budget import Budget
 from dpfl_bench.budget.guarantee import Guarantee
 from dpfl_bench.config.settings import Privacy
@@ -25,6 +26,7 @@ def privacy(job: Job, diverged: dict[str, Any] | None, guarantee: Guarantee) -> 
     return {
         **guarantee.privacy(),
         "noise": privacy.noise if privacy.mechanism == "gaussian" else None,
+        "client_eps": each_client.why_none(job.budget) or each_client.FILE,
         "releases": _releases(job, played(job, diverged)),
         "assumes": _assumptions(job),
         "leaks": list(guarantee.leaks),

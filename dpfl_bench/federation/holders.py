@@ -44,9 +44,20 @@ class Holders:
 
         taken: number of releases of each client, (clients,).
         """
+        return int(self._releases(taken).max(initial=0))
+
+    def exposure_of_each(self, taken: np.ndarray) -> np.ndarray:
+        """The same of each client's own records alone, (clients,)."""
+        releases = self._releases(taken)
+        return np.array([releases[part].max() for part in self.parts]) if self.parts else releases
+
+    def _releases(self, taken: np.ndarray) -> np.ndarray:
+        """The releases that each record goes into, (records,). Where no record sits in two clients,
+        those of each client's records, (clients,).
+        """
         if not self.parts:
-            return int(taken.max(initial=0))
+            return taken
         releases = np.zeros(len(self.counts), dtype=np.int64)
         for part, count in zip(self.parts, taken, strict=True):
             releases[part] += count
-        return int(releases.max())
+        return releases

@@ -54,12 +54,23 @@ def test_a_violated_claim_is_exit_code_1(folder: Path, monkeypatch: pytest.Monke
     assert json.loads(said.out)["verdict"] == "violated"
 
 
-def test_the_record_alone_says_what_is_expected(folder: Path) -> None:
-    """A record that claims more noise than the run has is refuted."""
+@pytest.mark.parametrize("whole", [False, True])
+def test_the_record_alone_says_what_is_expected(folder: Path, whole: bool) -> None:
+    """A record that claims more noise than the run has is refuted: by the noise, if its noise
+    multiplier was raised; by its own numbers, wherever they do not fit.
+    """
     record = read(folder, "privacy.json")
-    record["releases"][0]["noise_std"] *= 1.05
+    main = record["releases"][0]
+    main["noise_std"] *= 1.05
+    if whole:
+        main["noise_multiplier"] *= 1.05
+        record["accounted"]["noise_multiplier"] *= 1.05
     (folder / "privacy.json").write_text(json.dumps(record))
-    assert call("audit", str(folder), *FEW).code == 1
+    said = call("audit", str(folder), "--json", *FEW)
+    assert said.code == 1
+    violated = {part["part"] for part in json.loads(said.out)["parts"] if part["verdict"] == "violated"}
+    assert "record" in violated
+    assert ("residuals" in violated) is whole
 
 
 def test_the_worst_of_some_audits() -> None:

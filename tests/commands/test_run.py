@@ -35,6 +35,7 @@ FILES = {
         "timing.csv",
         "result.json",
         "partition.csv",
+        "client_eps.csv",
     ),
     *("privacy.json", "env.json", "checkpoint/final.pt", "curve.png", "origin.json", "partition.npz"),
 }
