@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -35,6 +36,13 @@ from dpfl_bench.problems.problem import Problem
 
 # (clients, (c,); the message of each as that client remembers it, (c, d)), chunk by chunk
 OwnMessages = list[tuple[np.ndarray, Tensor]]
+
+
+class Notes(NamedTuple):
+    """What the gradient door writes down of one group's work."""
+
+    passages: list[GradientPassage]  # chunk by chunk
+    ledger: Ledger
 
 
 @dataclass(frozen=True)
@@ -131,10 +139,9 @@ class RoundPlayer:
         them, (M, d) if there are no other ranks; or None. clients: the group's
         indices, (c,). clip: C.
         """
-        passages: list[GradientPassage] = []
-        ledger = Ledger(self.federation.clients)
+        notes = Notes([], Ledger(self.federation.clients))
         offered: Iterable[tuple[np.ndarray, Tensor]] = (
-            (chunk, self._offered(server, memory, round, chunk, passages, ledger))
+            (chunk, self._offered(server, memory, round, chunk, notes))
             for chunk in np.array_split(clients, -(-len(clients) // self.chunk))
         )
         if self.send_door.median and self.send_door.bound is not None:
@@ -147,8 +154,8 @@ class RoundPlayer:
             messages = passage.send(updates, chunk)
             if self.algorithm.remembers:
                 own.append((chunk, messages))
-        records = sum((passage.counts for passage in passages), RecordCounts())
-        return GroupResult(clients, passage.sums, ledger.taken[clients], records), own
+        records = sum((passage.counts for passage in notes.passages), RecordCounts())
+        return GroupResult(clients, passage.sums, notes.ledger.taken[clients], records), own
 
     def update_memories(
         self, server: Server, memory: Tensor, own: OwnMessages, sent: Sent, round: PlannedRound
@@ -164,20 +171,14 @@ class RoundPlayer:
             memory.index_copy_(0, rows, updated)
 
     def _offered(
-        self,
-        server: Server,
-        memory: Tensor | None,
-        round: PlannedRound,
-        clients: np.ndarray,
-        passages: list[GradientPassage],
-        ledger: Ledger,
+        self, server: Server, memory: Tensor | None, round: PlannedRound, clients: np.ndarray, notes: Notes
     ) -> Tensor:
         """The local work of one chunk: what its clients offer to the send door, (c, d)."""
         passage = None
         if self.gradient_door is not None:
             weights = self.federation.lot_weights(clients)
-            passage = self.gradient_door.start(round, clients, weights, ledger)
-            passages.append(passage)
+            passage = self.gradient_door.start(round, clients, weights, notes.ledger)
+            notes.passages.append(passage)
         local = LocalOracle(self.problem, self.federation, self.optimiser, round, self.seed, clients, passage)
         if memory is None:
             own = server.x.new_zeros(()).expand(len(clients), len(server.x))
