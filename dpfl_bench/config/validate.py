@@ -73,14 +73,14 @@ class _Node:
     job: Composed = field(compare=False)  # the first with this group
 
 
-@lru_cache(maxsize=1000)
+@lru_cache(maxsize=256)
 def _typed(node: _Node) -> bytes:
     """The group's values as their types, pickled: each job has its own."""
     group, job = node.group, node.job
     return pickle.dumps(_as_reference(group, job.config[group], job.reference[group]))
 
 
-@lru_cache(maxsize=1000)
+@lru_cache(maxsize=256)
 def _check_group(node: _Node) -> None:
     group_keys.check(node.group, pickle.loads(_typed(node)))
 

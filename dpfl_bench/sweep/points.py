@@ -4,12 +4,14 @@ the first one starts.
 
 from __future__ import annotations
 
+import hashlib
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 from dpfl_bench.checks.errors import ConfigError
 from dpfl_bench.config.compose import Composed, Composer
@@ -62,29 +64,30 @@ def planned(
     return Planned(dict(points.values()), len(jobs), errors, twins)
 
 
-@dataclass(frozen=True)
-class _Job:
-    """A composed job. Jobs with the same settings are equal, whatever the order of their words."""
-
-    content: str
-    reference: int  # whose: jobs of one choice of groups share it
-    composed: Composed = field(compare=False)
-
-    @staticmethod
-    def of(composed: Composed) -> _Job:
-        content = repr((composed.config, says_clients(composed.overrides)))
-        return _Job(content, id(composed.reference), composed)
-
-
 @lru_cache(maxsize=10_000)
 def _checked(composer: Composer, overrides: tuple[str, ...]) -> tuple[Settings, str]:
-    """A job's settings and its run id: artefacts of one paper share most of their jobs."""
-    return _settings(composer, _Job.of(composer.job(overrides)))
+    """A job's settings and its run id. Artefacts of one paper share most of their jobs, some with
+    their words in another order.
+    """
+    composed = composer.job(overrides)
+    content = repr((composed.config, says_clients(composed.overrides)))
+    key = (hashlib.sha256(content.encode(errors="surrogatepass")).digest(), id(composed.reference))
+    known = _known(composer)
+    if key not in known:
+        known[key] = (*_settings(composed), composed.reference)
+    return known[key][:2]
 
 
-@lru_cache(maxsize=10_000)
-def _settings(_: Composer, job: _Job) -> tuple[Settings, str]:
-    run = settings(job.composed)
+@lru_cache(maxsize=1)
+def _known(_: Composer) -> dict[tuple[bytes, int], tuple[Settings, str, Mapping[str, Any]]]:
+    """Hash of a composed job -> its settings and run id. The reference stays, so that no other one
+    gets its id().
+    """
+    return {}
+
+
+def _settings(composed: Composed) -> tuple[Settings, str]:
+    run = settings(composed)
     if run.private or run.algo.get("coins"):
         from dpfl_bench.budget import before_data  # accountants import numpy
 

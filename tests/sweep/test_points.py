@@ -15,8 +15,12 @@ import pytest
 from helpers.command import QUICK, Said, call
 from helpers.federations import settings_of
 
+from dpfl_bench.budget import before_data
+from dpfl_bench.config.compose import Composer, composed
 from dpfl_bench.config.rounds import divisors
+from dpfl_bench.config.validate import settings
 from dpfl_bench.results.folder import RunFolder
+from dpfl_bench.sweep import points
 from dpfl_bench.sweep.estimate import Measured
 from dpfl_bench.sweep.points import spread
 from dpfl_bench.sweep.progress import duration
@@ -184,6 +188,31 @@ def test_a_mistake_in_many_jobs_is_told_quickly() -> None:
 
 
 @pytest.mark.slow
+def test_jobs_with_the_same_settings_are_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the order of their words; a value of another type is another setting."""
+    asked = []
+    monkeypatch.setattr(before_data, "check", asked.append)
+    words = ("eps=3", "seed=1", "dataset.seed=1")
+    jobs = [words, words[::-1], ("eps=3.0", "seed=1", "dataset.seed=1")]
+    planned = points.planned(Composer(None, "config"), jobs, None, "config")
+    assert (len(planned.points), planned.errors, len(asked)) == (1, [], 2)
+    wrong = [words, ("eps=3", "seed=1.0", "dataset.seed=1"), ("eps=3", "seed=1", "dataset.seed=true")]
+    refused = points.planned(Composer(None, "config"), wrong, None, "config").errors
+    assert [error.rpartition("): ")[2] for error in refused] == [
+        "seed=1.0: expected a whole number",
+        "dataset.seed=True: expected a whole number",
+    ]
+
+
+def test_settings_of_two_jobs_are_their_own() -> None:
+    """Though the groups that both have are checked once."""
+    one, other = (settings(composed([f"seed={seed}"])) for seed in (1, 2))
+    one.model["name"], one.dataset["shape"][0] = "changed", -1
+    third = settings(composed(["seed=3"]))
+    assert (other.model, other.dataset) == (third.model, third.dataset)
+    assert (other.model["name"], other.dataset["shape"]) == ("logreg", [30])
+
+
 def test_dry_run_tells_what_is_there() -> None:
     call("run", "lr=1", *SMALL)
     for word, lr in (("failed", 3), ("interrupted", 4), ("running", 5)):
