@@ -20,8 +20,10 @@ from dpfl_bench.config.settings import Settings
 from dpfl_bench.experiment import engine, measure, measured, privacy_record, report, resume, train
 from dpfl_bench.experiment.build_player import build_player
 from dpfl_bench.experiment.job import Job, initial, prepare
+from dpfl_bench.experiment.pulse import Pulse
 from dpfl_bench.federation.crew import Crew
 from dpfl_bench.federation.diagnostics import Diagnostics
+from dpfl_bench.federation.round_player import RoundPlayer
 from dpfl_bench.federation.schedule import Schedule
 from dpfl_bench.federation.state import TrainingState
 from dpfl_bench.machine.signals import Interrupted, Stop, graceful
@@ -29,6 +31,7 @@ from dpfl_bench.results import code_hashes
 from dpfl_bench.results.attempt import attempt
 from dpfl_bench.results.environment import write_environment
 from dpfl_bench.results.folder import RunFolder
+from dpfl_bench.results.hyper_parameters import About
 from dpfl_bench.results.lock import Claim
 from dpfl_bench.results.origin import Origin, code_of, differing
 from dpfl_bench.results.origin import write as write_origin
@@ -109,7 +112,7 @@ def _write(
     write_environment(folder, str(job.data.federation.features.device), origin)
     write_origin(folder, origin)
     folder.tell("running")
-    with following(job.settings.trackers, folder) as followers:
+    with following(job.settings.trackers, folder, About.of(job.settings)) as followers:
         _Runner(job, origin, folder, stop, claim, followers).run(checkpoint)
 
 
@@ -129,6 +132,7 @@ class _Runner:
     saved: float = field(default_factory=time.monotonic)
     psi0: float = float("nan")
     first: torch.Tensor = field(default_factory=lambda: torch.empty(0))  # x_0 of the seed
+    pulse: Pulse = field(init=False)
 
     def run(self, checkpoint: train.Checkpoint | None) -> None:
         self.folder.measuring(self.job.settings.measure)
@@ -143,6 +147,8 @@ class _Runner:
             checkpoint.done if checkpoint else 0
         )
         diverged = None
+        named = f"{self.job.settings.algo['name']} on {self.job.settings.dataset['name']}"
+        self.pulse = Pulse(self.folder, f"{named} ({self.job.settings.run_id})", done, total)
         with tqdm(total=total, initial=done, unit="round", disable=None, leave=False, file=sys.stderr) as bar:
             try:
                 for schedule in self.job.schedules:
@@ -163,9 +169,24 @@ class _Runner:
     def _seed(self, schedule: Schedule, checkpoint: train.Checkpoint | None, bar: Any) -> None:
         job = self.job
         player = build_player(job.settings, job.budget, job.problem, job.data, schedule.seed)
-        start = player.start(initial(job, schedule.seed))
+        with engine.memories(job.settings, player, self.folder.checkpoint.parent) as memory:
+            self._play(player, memory, schedule, checkpoint, bar)
+
+    def _play(
+        self,
+        player: RoundPlayer,
+        memory: torch.Tensor | None,
+        schedule: Schedule,
+        checkpoint: train.Checkpoint | None,
+        bar: Any,
+    ) -> None:
+        """The rounds of one seed. memory: zeros for all clients, (M, d), that the state is to
+        take.
+        """
+        job = self.job
+        start = player.start(initial(job, schedule.seed), memory)
         self.psi0, self.first = measure.psi(job, start, schedule, 0), start.server.x
-        state, done = (checkpoint.state(player), checkpoint.done) if checkpoint else (start, 0)
+        state, done = (checkpoint.state(player, memory), checkpoint.done) if checkpoint else (start, 0)
         del start  # the clients' memories may fill most of the machine's memory
         with engine.crew(job.settings, player, state) as crew:
             if not checkpoint:
@@ -175,6 +196,7 @@ class _Runner:
             for done, state, diagnostics in played:
                 self.claim.check()
                 bar.update()
+                self.pulse.beat(schedule.seed, done, schedule.rounds)
                 if job.settings.evaluated(done, schedule.rounds):
                     self._evaluate(state, schedule, done, diagnostics, crew)
                 if self.stop.number is not None or self._due(done):
@@ -196,6 +218,7 @@ class _Runner:
         if "dissimilarity" in self.job.settings.measure:
             row |= measure.dissimilarity(crew.gradients(state.output), self.job.settings.clients)
         self.folder.metrics.append(row)
+        self.pulse.evaluated(row)
         if self.iterates:
             place = measured.iterate(self.job, self.first, state.output)
             self.folder.iterates.append({"seed": schedule.seed, "round": done, **place})
@@ -236,6 +259,7 @@ class _Runner:
         folder.write("result.json", result)
         for file in (folder.checkpoint, folder.previous):
             file.unlink(missing_ok=True)
+        folder.tidy()  # a file of memories, where the system kept its name
 
 
 def _of_seed(seed: int, checkpoint: train.Checkpoint | None) -> train.Checkpoint | None:

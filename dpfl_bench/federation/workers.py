@@ -37,6 +37,7 @@ from dpfl_bench.federation.messages import pickled, portable, received, send
 from dpfl_bench.federation.round_player import RoundPlayer, most_groups
 from dpfl_bench.federation.schedule import PlannedRound
 from dpfl_bench.federation.state import TrainingState
+from dpfl_bench.machine import mapped
 from dpfl_bench.machine.signals import WorkerDied
 from dpfl_bench.problems.problem import Scored
 
@@ -48,14 +49,17 @@ class Workers:
     """A crew of `count` processes, each with one thread."""
 
     def __init__(self, player: RoundPlayer, state: TrainingState, count: int):
-        """Fork the workers. The clients' memories in `state` move to shared memory."""
+        """Fork the workers. The clients' memories in `state` move to shared memory, where they are
+        not in it.
+        """
         self._player = player
         self._server = [_shared(t) for t in state.server]
         self._point = _shared(state.server.x)  # (d,): the model to evaluate, or the round's mean
         messages = state.server.x.new_empty(0, dtype=player.send_door.format(state.server.x))
         shape = (most_groups(player.problem.dimension), player.send_door.vectors, len(state.server.x))
         self._totals = _shared_like(messages, shape)
-        state.memory = None if state.memory is None else _shared(state.memory)
+        if state.memory is not None and not mapped.is_shared(state.memory):
+            state.memory = _shared(state.memory)
         context: Any = multiprocessing.get_context("fork")
         self._next = context.Value("q", 0)
         self._questions = context.RawValue("q", 0)  # how many have been sent to every worker

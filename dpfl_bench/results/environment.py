@@ -4,10 +4,13 @@ say.
 
 from __future__ import annotations
 
+import os
 import platform
 import shlex
 import subprocess
 import sys
+from collections.abc import Mapping
+from datetime import UTC, datetime
 from functools import cache
 from importlib import import_module, metadata
 from pathlib import Path
@@ -74,8 +77,28 @@ def environment(device: str) -> dict[str, Any]:
         "device": device,
         "threads": torch.get_num_threads(),
         "products": "numpy" if device.startswith("cpu") and numpy_multiplies() else "torch",
+        "began": datetime.now(UTC).isoformat(timespec="seconds"),
+        "slurm": slurm_job(os.environ),
         "command": shlex.join(sys.argv),
         "cwd": str(Path.cwd()),
+    }
+
+
+def slurm_job(variables: Mapping[str, str]) -> dict[str, Any] | None:
+    """The job of Slurm's that this process is in, as squeue and sacct call it; None outside of
+    one.
+    """
+    if not variables.get("SLURM_JOB_ID"):
+        return None
+    array, task = variables.get("SLURM_ARRAY_JOB_ID"), variables.get("SLURM_ARRAY_TASK_ID")
+    start = variables.get("SLURM_JOB_START_TIME", "")
+    began = datetime.fromtimestamp(int(start), UTC).isoformat(timespec="seconds") if start.isdigit() else None
+    return {
+        "job": f"{array}_{task}" if array and task else variables["SLURM_JOB_ID"],
+        "node": variables.get("SLURMD_NODENAME"),
+        "cpus": variables.get("SLURM_CPUS_PER_TASK"),
+        "restarts": variables.get("SLURM_RESTART_COUNT", "0"),
+        "began": began,
     }
 
 
