@@ -30,7 +30,7 @@ class Pulse:
     in_all: int
     row: Mapping[str, Any] = field(default_factory=dict)  # the last one of metrics.csv
     played: int = 0
-    begun: float = field(default_factory=time.monotonic)
+    begun: float = field(default_factory=lambda: time.monotonic())
 
     def __post_init__(self) -> None:
         self._told, self._said = self.begun + SOON - SELDOM, self.begun

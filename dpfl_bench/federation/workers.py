@@ -38,7 +38,7 @@ from dpfl_bench.federation.round_player import RoundPlayer, most_groups
 from dpfl_bench.federation.schedule import PlannedRound
 from dpfl_bench.federation.state import TrainingState
 from dpfl_bench.machine import mapped
-from dpfl_bench.machine.signals import WorkerDied
+from dpfl_bench.machine.signals import ASKING, KILL, WorkerDied
 from dpfl_bench.problems.problem import Scored
 
 SECONDS_TO_END = 5.0
@@ -163,9 +163,7 @@ class Workers:
         worker.join(SECONDS_TO_END)
         code = worker.exitcode
         how = signal.Signals(-code).name if code is not None and code < 0 else f"exit code {code}"
-        hint = (
-            "; was memory short? (lower engine.workers or engine.memory)" if code == -signal.SIGKILL else ""
-        )
+        hint = "; was memory short? (lower engine.workers or engine.memory)" if KILL and code == -KILL else ""
         return WorkerDied(
             f"worker process {worker.pid} ended by {how} in the middle of a round{hint}; the same command"
             " goes on from the checkpoint"
@@ -177,7 +175,7 @@ class Workers:
         """In a worker: answer until the pipe is closed. Only the first process heeds signals; when
         it is killed, Linux kills the workers too.
         """
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR2):
+        for number in ASKING:
             signal.signal(number, signal.SIG_IGN)
         _die_with(parent)
         for other in others:

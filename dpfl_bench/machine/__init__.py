@@ -7,6 +7,7 @@
 | imports.py | heavy imports in less time |
 | colour.py | colour, where a person reads |
 | say.py | a line on stderr, above a progress line; a time in words |
+| file_lock.py | one process at a time, on every system |
 | mapped.py | tensors that processes share, and that may lie in a file |
 | sealed.py | files that end with a checksum (checkpoints) |
 """

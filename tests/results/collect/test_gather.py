@@ -41,6 +41,7 @@ def test_everything_is_written_with_the_sentence_on_tuning() -> None:
         "table.csv",
         "table.md",
         "table.tex",
+        "times.csv",
         "u_curves_digits.pdf",
         "u_curves_digits.png",
         "u_curves_digits.svg",
