@@ -19,9 +19,10 @@ from dpfl_bench.problems import linear, theory
 FACTORS = (0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)  # of T*, for the table of B(T)
 MEASURED = "measured on the data, without noise"
 _COVERS = (
-    "ScaffNew with every client, full gradients and no clipping; L is of the pooled data unless theory.L says"
-    " otherwise"
+    "ScaffNew with every client, full gradients, no clipping and shifts of noisy messages{shifts}; L is of"
+    " the pooled data unless theory.L says otherwise"
 )
+_OF_UPDATES = " (of updates here: privacy.memory=own_update)"
 
 
 def expected(budget: Budget) -> dict[str, Any] | None:
@@ -53,7 +54,7 @@ def expected(budget: Budget) -> dict[str, Any] | None:
         "v": v,
         "psi0": psi0,
         "psi0_from": source,
-        "covers": _COVERS,
+        "covers": _COVERS.format(shifts=_OF_UPDATES if settings.privacy.remembered == "own_update" else ""),
         "L_every_client": curvature * row_norm**2 + mu if row_norm else None,
         **_over_steps(settings, psi0, mu, L, v, p),
     }

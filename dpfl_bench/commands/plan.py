@@ -43,10 +43,16 @@ def command(words: list[str]) -> int:
         try:
             planned = _planned(composer.job(job), flags.views, flags.views)
         except (ConfigError, PrivacyError) as error:
-            raise ConfigError(f"{' '.join(job)}: {error}") from None
+            raise ConfigError(_of_job(job, str(error))) from None
         plans.append({"overrides": [*job], **planned})
     arguments.answer(plans, flags.json, plan_text.table)
     return 0
+
+
+def _of_job(job: Sequence[str], refusal: str) -> str:
+    """A refusal that names all overrides of its job, each once."""
+    words = " ".join(job)
+    return refusal if refusal.startswith(f"{words}:") else f"{words}: {refusal}"
 
 
 def _planned(composed: Composed, detailed: bool, every: bool) -> dict[str, Any]:

@@ -57,6 +57,7 @@ def prepare(settings: Settings) -> Job:
         before_data.check_accountant(settings, drawn)
     budget = None if at_records else _calibrated(Budget.of(settings, drawn))
     data = load_data(settings)
+    _check_records(settings, data)
     scored.choose(settings, data)
     if budget is None:
         budget = _calibrated(Budget.of(settings, drawn, data.holders))
@@ -86,6 +87,16 @@ def _check_parameters(settings: Settings) -> None:
     shape, classes = settings.dataset["shape"], settings.dataset["classes"]
     if shape is not None and classes is not None:
         check_parameters(settings, build_problem(settings, shape, classes))
+
+
+def _check_records(settings: Settings, data: Data) -> None:
+    """`records` is what plans and lots were made with, so the data must have it."""
+    said, smallest = settings.records, int(data.federation.sizes.min())
+    if said is not None and said != smallest:
+        raise ConfigError(
+            f"records={said}: the smallest client has {smallest} training records; say records={smallest}, or"
+            " leave it out"
+        )
 
 
 def _calibrated(budget: Budget) -> Budget:

@@ -6,6 +6,7 @@ import ctypes
 import os
 import re
 import sys
+from collections.abc import Iterator
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -43,6 +44,7 @@ TYPES = (
 )
 # whose copies from the CPU can be queued: what is sent is kept aside, and the program goes on
 QUEUED = {"cuda"}
+CACHED = 2**20  # bytes
 CPUINFO = Path("/proc/cpuinfo")
 AVX512 = {"SkylakeX", "Cooperlake", "SapphireRapids"}  # OpenBLAS' names of kernels
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # malloc.h
@@ -165,6 +167,16 @@ def apart(tensor: torch.Tensor) -> bool:
     number to leave work out does not ask there. It does the work, and gets the same numbers.
     """
     return not tensor.is_cpu
+
+
+def in_cache(rows: torch.Tensor) -> Iterator[torch.Tensor]:
+    """Some rows after the other, so few that what is made of them stays in a processor's cache; a
+    GPU gets all at once. rows: (c, ...).
+    """
+    one = rows[:1].numel() * rows.element_size()
+    count = max(1, CACHED // max(1, one)) if rows.is_cpu else max(1, len(rows))
+    for start in range(0, len(rows), count):
+        yield rows[start : start + count]
 
 
 def numbers(where: torch.device, *values: torch.Tensor | float) -> list[float]:

@@ -73,9 +73,19 @@ def normalise(updates: Tensor, bound: float) -> Bounded:
     leaves the direction of 0 undefined. updates: (c, d); bound: C.
     """
     rows, norms, blanked = measured(updates)
-    zero = (rows == 0).all(dim=1, keepdim=True)  # not norms == 0: the norm of a tiny update underflows
-    scaled = _by_largest(rows)[0].where(~zero, rows.new_ones(()))
-    return Bounded(scaled * (bound / lengths(scaled)).to(rows).unsqueeze(1), _in_format(norms, rows), blanked)
+    result = torch.empty_like(rows)
+    for few, written in zip(device.in_cache(rows), device.in_cache(result), strict=True):
+        _to_length(few, bound, written)
+    return Bounded(result, _in_format(norms, rows), blanked)
+
+
+def _to_length(rows: Tensor, bound: float, result: Tensor) -> None:
+    """Finite rows, each stretched to length C, into `result`. rows, result: (c, d)."""
+    largest = rows.abs().amax(dim=1, keepdim=True)  # its norm tells no tiny row from 0: squares underflow
+    torch.div(rows, largest.where(largest > 0, 1), out=result)
+    if device.apart(largest) or not largest.min().item() > 0:
+        result.masked_fill_(largest == 0, 1)
+    result.mul_((bound / lengths(result)).to(rows).unsqueeze(1))
 
 
 def _by_largest(rows: Tensor) -> tuple[Tensor, Tensor]:

@@ -12,8 +12,10 @@ from typing import Any
 import numpy as np
 import pytest
 from helpers.command import QUICK, call, read
-from helpers.federations import settings_of
+from helpers.federations import TINY, settings_of
 
+from dpfl_bench.checks.errors import ConfigError
+from dpfl_bench.experiment.job import prepare
 from dpfl_bench.federation import partition
 from dpfl_bench.federation.holders import Holders
 from dpfl_bench.privacy.accounting import epsilon
@@ -246,3 +248,10 @@ def test_overlap_with_sampled_clients_counts_every_holder_towards_a_third_party(
         most = naive_exposure(parts, np.ones(10, int))
         assert budget.eps == epsilon(Composition("poisson", 50 * most, 0.1, 0, 0), 1.751, 1e-5)
         assert budget.views()["third_party_given_cohorts"] < budget.eps < math.inf
+
+
+def test_the_records_that_plans_were_made_with_are_there() -> None:
+    """Else lots and plans were those of another federation."""
+    assert prepare(settings_of(*TINY, "records=12")).data.federation.sizes.min() == 12
+    with pytest.raises(ConfigError, match="records=13: the smallest client has 12 training records"):
+        prepare(settings_of(*TINY, "records=13"))

@@ -115,7 +115,9 @@ def test_the_jobs_of_a_sweep() -> None:
     assert call("plan", "local_steps=divisors", "total_steps=6").out.splitlines()[1:5] == rows
     refused = call("plan", "eps=1,-1")
     assert (refused.code, refused.out) == (2, "")
-    assert "eps=-1: expected eps > 0" in refused.err
+    assert refused.err.startswith("dpfl-bench: eps=-1: expected eps > 0")
+    refused = call("plan", "eps=1,-1", "rounds=3")
+    assert "eps=-1 rounds=3: eps=-1: expected eps > 0" in refused.err
 
 
 @pytest.mark.parametrize(
@@ -139,3 +141,9 @@ def test_theory_only_where_it_applies(given: str, why: str) -> None:
     assert f"theory     none: {made['theory_is_none']}" in call("plan", given).out
     assert planned()["theory"]["T_star"] > 0
     assert planned()["theory_is_none"] is None
+
+
+def test_theory_says_whose_shifts_it_has() -> None:
+    said = "shifts of noisy messages"
+    assert f"{said} (of updates here: privacy.memory=own_update)" in planned()["theory"]["covers"]
+    assert f"{said};" in planned("privacy=local")["theory"]["covers"]

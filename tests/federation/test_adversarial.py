@@ -30,6 +30,7 @@ from dpfl_bench.federation.doors.send import SendDoor
 from dpfl_bench.federation.doors.send_passage import SendPassage
 from dpfl_bench.federation.schedule import PlannedRound
 from dpfl_bench.federation.workers import Workers
+from dpfl_bench.machine import device
 from dpfl_bench.privacy import bounding, noise_grid
 from dpfl_bench.privacy.ledger import Ledger
 from dpfl_bench.privacy.privunit import PrivUnit
@@ -113,6 +114,25 @@ def test_what_is_not_finite_counts_as_zero(bad: float, dtype: torch.dtype) -> No
         assert torch.equal(found.rows, expected.rows)
         assert found.norms.tolist() == [3.0, 0.0, 0.0, 3.0]
         assert (found.blanked, expected.blanked) == (2, 0)
+
+
+def test_rows_are_normalised_alike_in_any_company(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows that go through a cache together share nothing: every bit is the same one by one. Zero,
+    tiny, huge and broken rows stand between the others.
+    """
+    rows = torch.randn(40, 300, generator=torch.Generator().manual_seed(5))
+    rows[3], rows[11, 5], rows[20], rows[30] = 0, math.nan, rows[20] * 1e-42, rows[30].sign() * 1e38
+    together = bounding.normalise(rows, 0.3)
+    for bytes_at_once in (1, 5000, 2**30):
+        monkeypatch.setattr(device, "CACHED", bytes_at_once)
+        again = bounding.normalise(rows, 0.3)
+        assert torch.equal(again.rows.view(torch.int32), together.rows.view(torch.int32))
+        assert torch.equal(again.norms, together.norms)
+    largest = rows.double().nan_to_num(0, 0).abs().amax(1, keepdim=True)
+    directions = (rows.double() / largest.clamp(min=1e-300)).numpy()
+    directions[[3, 11]] = 1.0  # the direction of 0
+    expected = 0.3 * directions / np.linalg.norm(directions, axis=1, keepdims=True)
+    assert together.rows.numpy() == pytest.approx(expected, rel=1e-5, abs=1e-9)
 
 
 # the send door

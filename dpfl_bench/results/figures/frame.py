@@ -96,7 +96,7 @@ class Frame:
         one time to the next, and an SVG's ids follow from them.
         """
         self.figure.draw_without_rendering()
-        self.figure.set_layout_engine("none")
+        self.figure.set_layout_engine(None)
         for axes in self.figure.axes:
             x, y, width, height = (round(number, 6) for number in axes.get_position().bounds)
             axes.set_position((x, y, width, height))
