@@ -34,9 +34,9 @@ def absent(name, globals=None, locals=None, fromlist=(), level=0):
 def main():
     builtins.__import__ = absent
     for name in {OF_LINUX!r}:
-        delattr(os, name)
+        vars(os).pop(name, None)
     for name in {OF_UNIX!r}:
-        delattr(signal, name)
+        vars(signal).pop(name, None)
     import dpfl_bench
     skipped = {{"dpfl_bench.__main__", "dpfl_bench.sweep.fork_server_imports"}}  # these act when imported
     found = [m.name for m in pkgutil.walk_packages(dpfl_bench.__path__, "dpfl_bench.")]
