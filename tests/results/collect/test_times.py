@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import time
+from datetime import UTC, datetime
+
 import pandas as pd
 from helpers.collected import finish
 from helpers.command import call
@@ -53,7 +56,13 @@ def test_each_run_and_its_job() -> None:
 
 def test_a_job_that_is_no_array_and_no_job() -> None:
     alone = slurm_job({"SLURM_JOB_ID": "15"})
-    assert alone == {"job": "15", "node": None, "cpus": None, "restarts": "0", "began": None}
+    assert alone is not None
+    began = alone.pop("began")
+    assert alone == {"job": "15", "node": None, "cpus": None, "restarts": "0"}
+    now = datetime.now(UTC).isoformat(timespec="seconds")
+    age = between(began, now)
+    assert age is not None  # Slurm does not tell: since this process began
+    assert age >= time.process_time() - 2
     assert slurm_job({}) is None
     assert slurm_job({"SLURM_ARRAY_JOB_ID": "12"}) is None
 
