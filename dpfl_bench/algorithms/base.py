@@ -12,6 +12,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from dpfl_bench.checks.errors import ConfigError
+
 if TYPE_CHECKING:
     from torch import Tensor
 
@@ -29,13 +31,24 @@ class Sent:
     """What passed the send door in one round."""
 
     mean: Tensor  # (d,): the noisy sum divided by the cohort's size
-    # in `remember`: each client's own message, as that client knows it, (c, d); in `server`: (0, d)
-    each: Tensor
+    # in `remember`: each client's own message, as that client knows it, (c, d); in `server`: None
+    messages: Tensor | None
     # (): private estimate of the mean of |update|^2 after bounding, if the algorithm `uses_norms`;
     # else 0
     mean_square_norm: Tensor
     # (): mean of |message|^2, with the noise, where the server sees single messages; else 0
     naive_square_norm: Tensor
+
+    @property
+    def each(self) -> Tensor:
+        """In `remember`: these clients' own messages, (c, d). The server sees none."""
+        if self.messages is None:
+            raise ConfigError(
+                "sent.each: no single message reaches `server` (secure aggregation reveals their sum alone,"
+                " and an algorithm is the same under every privacy.trust); use sent.mean there, and"
+                " sent.each in `remember`, where it is each client's own message"
+            )
+        return self.messages
 
 
 class Round(Protocol):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -22,6 +21,7 @@ from dpfl_bench.experiment.build_player import build_player
 from dpfl_bench.experiment.job import Job, initial, prepare
 from dpfl_bench.federation.round_player import RoundPlayer
 from dpfl_bench.federation.schedule import Schedule
+from dpfl_bench.results import where_it_was
 from dpfl_bench.results.folder import BROKEN, RunFolder
 
 CONFIG = Path(".hydra") / "config.yaml"
@@ -83,7 +83,7 @@ def _of_folder(path: Path) -> Asked:
         )
     composed = compose.composed((), str(folder.path / ".hydra"), "config")
     record = _record(folder)
-    _go_where_it_was(folder)
+    where_it_was.go(folder)
     return Asked(validated(composed), folder, record)
 
 
@@ -95,16 +95,6 @@ def _record(folder: RunFolder) -> Mapping[str, Any]:
     if record is None:
         raise ConfigError(f"{folder.path}: expected a readable privacy.json; run it again")
     return record
-
-
-def _go_where_it_was(folder: RunFolder) -> None:
-    """Relative paths in its settings are from there; on another machine, from here."""
-    try:
-        where = (folder.read("env.json") or {}).get("cwd")
-    except BROKEN:
-        return
-    if isinstance(where, str) and Path(where).is_dir():
-        os.chdir(where)
 
 
 def prepared(asked: Asked, confidence: float, canaries: int) -> Audited:

@@ -6,6 +6,6 @@ from __future__ import annotations
 
 # each has a file here, whose `command` takes the words after the verb and returns the exit code
 VERBS = (
-    *("run", "plan", "audit", "replay", "status", "collect", "reproduce", "data", "list", "completion"),
-    "version",
+    *("run", "plan", "audit", "replay", "status", "collect", "reproduce", "data", "list", "new"),
+    *("completion", "version"),
 )

@@ -39,6 +39,8 @@ usage: dpfl-bench VERB [key=value ...] [group=choice ...]     dpfl-bench VERB --
               dpfl-bench data show dataset=mnist partition=dirichlet clients=20
   list      algorithms, data sets, models, partitions, privacy models, experiments   [--json]
               dpfl-bench list papers
+  new       an algorithm, a data set or a model of your own: a module, its YAML file and a test
+              dpfl-bench new algorithm fedprox
   completion  what makes Tab complete verbs, keys and choices
               eval "$(dpfl-bench completion bash)"
   version   of dpfl-bench; --verbose: of every optional part, too

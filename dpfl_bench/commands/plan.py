@@ -70,8 +70,12 @@ def _planned(composed: Composed, detailed: bool, every: bool) -> dict[str, Any]:
 def _jobs(composer: Composer, overrides: Sequence[str]) -> list[tuple[str, ...]]:
     """As `run -m` makes them."""
     from dpfl_bench.sweep import points
+    from dpfl_bench.sweep.applied import applied
 
-    return [each for job in composer.sweep(overrides).jobs for each in points.with_divisors(composer, job)]
+    jobs, told = applied(composer, composer.sweep(overrides).jobs)
+    for line in told:
+        arguments.complain(line)
+    return [each for job in jobs for each in points.with_divisors(composer, job)]
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -35,10 +35,13 @@ def check(settings: Settings, used: Collection[str]) -> None:
     """
     for group in used:
         node: Mapping[str, Any] = getattr(settings, group)
+        declared = _declared(node)
         for key, kind in _types(node).items():
+            if key in node and node[key] is None and kind is str and key in declared:
+                raise ConfigError(f"{group}.{key}=null: expected {declared[key].expected}")
             if key in node:
                 checked(f"{group}.{key}", node[key], kind)
-        for key, allowed in _declared(node).items():
+        for key, allowed in declared.items():
             ranges.check(f"{group}.{key}", node.get(key), allowed)
         try:
             _CHECKS[group](settings)
@@ -125,10 +128,16 @@ def _check_partition(settings: Settings) -> None:
 
 
 def _check_natural(settings: Settings) -> None:
-    """`holds.natural` is none, files, or the key of the data set that counts its clients."""
+    """`holds.natural` is none, files, the key of the data set that counts its clients, or
+    `client`, the key of the column that names them.
+    """
     key = _facts(settings).get("natural")
     owners = 0 if key == "none" else settings.dataset.get(str(key))
-    if owners is not None:
+    if key == "client" and owners is None:
+        raise ConfigError(
+            f"partition=natural: expected whose each record is; say dataset.{key}=COLUMN, or partition=iid"
+        )
+    if isinstance(owners, int):
         preconditions.natural(owners, settings.clients)
 
 

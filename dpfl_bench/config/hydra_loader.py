@@ -13,7 +13,9 @@ from typing import Any
 from dpfl_bench.checks import yaml_file
 from dpfl_bench.checks.errors import ConfigError
 from dpfl_bench.config import catalogue, unknown, user_keys
+from dpfl_bench.machine import imports
 
+RECORDED = ".hydra"  # the folder of a run's own config, which `replay` composes
 PACKAGED: dict[str, bytes] = {}  # files of packages: a process reads them once, as it does modules
 
 
@@ -35,6 +37,8 @@ def loader(config_dir: str | None) -> Any:
                 " path"
             )
         path.prepend("user", f"file://{Path(config_dir).absolute()}", "main")
+        if Path(config_dir).name != RECORDED:
+            imports.add_folder(config_dir)
     version.setbase("1.3")
     GlobalHydra.instance().clear()
     try:

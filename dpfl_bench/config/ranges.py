@@ -80,9 +80,12 @@ SETTINGS = {
     },
     **{f"privacy.eps{k}": POSITIVE for k in range(3)},
     "privacy.client_share": Range(lambda v: 0 < v <= 1, "0 < client_share <= 1"),
-    "privacy.accountant": Range(lambda v: v in table.names(), " or ".join(table.names()), table.names()),
+    "privacy.accountant": Range(
+        lambda v: v in table.names(), lambda v: " or ".join(table.names()), table.names()
+    ),
     "engine.chunk": COUNT,
     "engine.workers": COUNT,
+    "engine.rank_timeout": COUNT,
     "engine.memory": limited(1e-9, MOST, "GB, a number > 0", lambda v: not v > 0),
     "engine.gpu_memory": limited(1e-9, MOST, "GB, a number > 0", lambda v: not v > 0),
     "theory.psi0": POSITIVE,

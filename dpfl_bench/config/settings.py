@@ -77,6 +77,7 @@ class Engine:
     memories: Literal["ram", "disk"]
     gpu_memory: float
     chunk: int | None
+    rank_timeout: int
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ loader here; a loader may serve several data sets.
 | vision, image_sets, image_files, image_download | MNIST, Fashion-MNIST, CIFAR, EMNIST |
 | leaf, femnist, shakespeare, reddit | LEAF's federations |
 | libsvm.py | files in LIBSVM's format |
+| csv_table, npz, own_file | a table or numpy arrays of one's own |
 | ixi.py, messidor.py | medical images |
 | synthetic.py | generated federations |
 | prepare.py | from raw records to what clients hold |

@@ -14,6 +14,7 @@ from dpfl_bench.checks import yaml_file
 from dpfl_bench.checks.errors import ConfigError
 from dpfl_bench.data.folder import data_root, fetch_command
 from dpfl_bench.data.source import FETCH, how_of, in_words, presence_of, source_of
+from dpfl_bench.machine import imports
 
 UNKNOWN = "not known"
 
@@ -49,6 +50,8 @@ def entries(config_dir: str | None = None, own_code: bool = False) -> list[dict[
         raise ConfigError(
             f"-cd {config_dir}: expected a folder with configs, there is none of that name; correct the path"
         )
+    if config_dir is not None:
+        imports.add_folder(config_dir)
     folders = [Path(str(files("dpfl_bench.conf"))), *([Path(config_dir)] if config_dir else [])]
     chosen = {
         file.stem: file for folder in folders for file in sorted((folder / "dataset").glob("[!_]*.yaml"))

@@ -137,6 +137,15 @@ class Checkpoint:
             self.earlier.to(like),
         )
 
+    @property
+    def memories(self) -> torch.Tensor | None:
+        """Of all clients, (M, d), in memory."""
+        if not isinstance(self.memory, MemoriesAtItsEnd):
+            return self.memory
+        whole = torch.empty(self.memory.shape, dtype=self.server[0].dtype)
+        self.memory.read(whole)
+        return whole
+
     def _memory(self, like: torch.Tensor, place: torch.Tensor | None) -> torch.Tensor | None:
         if self.memory is None:
             return None
@@ -168,6 +177,17 @@ class Checkpoint:
         with suppress(FileNotFoundError):
             path.replace(path.with_name(PREVIOUS))
         path.with_suffix(".new").replace(path)
+
+    def packed(self) -> bytes:
+        """For other ranks: without the clients' memories."""
+        file = io.BytesIO()
+        torch.save({**self.__dict__, "memory": None}, file)
+        return file.getvalue()
+
+    @staticmethod
+    def unpacked(content: bytes) -> Checkpoint | None:
+        """None of nothing."""
+        return Checkpoint(**torch.load(io.BytesIO(content), weights_only=True)) if content else None
 
     @staticmethod
     def load(path: Path) -> Checkpoint:

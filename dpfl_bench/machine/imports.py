@@ -1,4 +1,4 @@
-"""Heavy imports in less time."""
+"""Heavy imports in less time, and a user's own folder among the places to import from."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import gc
 import importlib
 import os
 import sys
+from pathlib import Path
 
 
 def preload(name: str) -> None:
@@ -27,3 +28,18 @@ def preload(name: str) -> None:
         gc.freeze()
         if enabled:
             gc.enable()
+
+
+OWN: list[str] = []  # folders of `-cd DIR`, whose modules can be imported
+
+
+def add_folder(folder: str) -> None:
+    """Make the modules in `-cd DIR` importable. Whatever is installed comes first, so that a file
+    there replaces no other program's module. Processes that Python starts get this path too.
+    """
+    path = str(Path(folder).absolute())
+    if path not in OWN:
+        OWN.append(path)
+    if path not in sys.path:
+        sys.path.append(path)
+        importlib.invalidate_caches()

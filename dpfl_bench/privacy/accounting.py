@@ -14,7 +14,7 @@ from importlib.metadata import version
 from typing import Any
 
 from dpfl_bench.privacy import refusals
-from dpfl_bench.privacy.accountants import table
+from dpfl_bench.privacy.accountants import own, table
 from dpfl_bench.privacy.divergences import pure
 from dpfl_bench.privacy.divergences import renyi as rdp
 from dpfl_bench.privacy.divergences.gaussian import check_delta
@@ -101,10 +101,12 @@ def one(composition: Composition, noise_multiplier: float, delta: float, name: s
 
 def question(accountant: str) -> dict[str, str]:
     """How an answer of this accountant, or of auto, is named in the cache on disk: with the version
-    of the package that gives it, where that is not dp-accounting.
+    of the package that gives it, where that is not dp-accounting, or a hash of a user's code.
     """
     package = None if accountant == "auto" else table.named(accountant).needs
-    return {"accountant": accountant} | ({package: version(package)} if package else {})
+    code = own.code(accountant)  # nothing, but for a user's
+    named = {"accountant": accountant} | ({package: version(package)} if package else {})
+    return named | ({"code": code} if code else {})
 
 
 def at_most(composition: Composition, noise_multiplier: float, delta: float, name: str) -> float:

@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable
 
 from dpfl_bench.privacy import accounting, refusals
-from dpfl_bench.privacy.accountants import table
+from dpfl_bench.privacy.accountants import own, table
 from dpfl_bench.privacy.accounting import accountants_for, at_most, candidates, epsilon
 from dpfl_bench.privacy.answers_on_disk import cached, forget
 from dpfl_bench.privacy.divergences.gaussian import mu_for
@@ -121,6 +121,8 @@ def _cross_check(composition: Composition, name: str, noise: float, delta: float
     loose = loosest if name == tight else name
     low, high = at_most(composition, noise, delta, tight), at_most(composition, noise, delta, loose)
     slack = 0.01 * low + 1e-3 if tight == "pld" else 0.0  # what PLD's grid may add
+    if loose in own.files() and high < low - slack - 1e-6:
+        raise refusals.own_is_below(loose, high, tight, low)
     if low < math.inf and (high < low - slack - 1e-6 or (loose == "pld" and high > 1.01 * low + 1e-6)):
         raise refusals.accountants_disagree(composition, noise, (tight, low), (loose, high))
 

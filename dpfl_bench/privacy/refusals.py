@@ -7,6 +7,7 @@ Settings that can be refused without schedules are refused earlier, in `config/r
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Protocol
 
 
@@ -135,6 +136,20 @@ def noise_multiplier_out_of_range(noise_multiplier: float) -> PrivacyError:
 
 def unknown_accountant(name: str, known: Sequence[str]) -> PrivacyError:
     return PrivacyError(f"accountant={name}: expected one of {', '.join(known)}")
+
+
+def no_accountant(name: str, file: Path) -> PrivacyError:
+    return PrivacyError(
+        f"{file}: expected ACCOUNTANT = Accountant({name!r}, refusal, epsilon) of"
+        " dpfl_bench.privacy.accountants.accountant; add it (docs/extend.md has an example)"
+    )
+
+
+def own_is_below(name: str, eps: float, tight: str, least: float) -> PrivacyError:
+    return PrivacyError(
+        f"privacy.accountant={name}: it says eps={eps:.6g} where {tight} says {least:.6g}; expected no less,"
+        " for nothing smaller is known to hold; correct your accountant"
+    )
 
 
 def package_missing(name: str, package: str | None) -> PrivacyError:

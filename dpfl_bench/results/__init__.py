@@ -7,6 +7,7 @@
 | origin.py, code_hashes.py | the code and data that made a result, by hashes |
 | provenance.py | whether they are those of now |
 | environment.py | env.json and diff.patch |
+| where_it_was.py | back to where a run was computed |
 | made.py | what made a set of runs, and on which kind of machine |
 | agreement.py | whether two tables have the same numbers, by bits or by intervals |
 | sweeps.py | sweep.json |

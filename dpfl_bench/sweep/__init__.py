@@ -3,6 +3,7 @@
 | file | what it is |
 |---|---|
 | points.py | every combination of what is swept, validated |
+| applied.py | a parameter of one algorithm, where the sweep has several |
 | recipe.py | a sweep as a YAML file describes it: its jobs and commands |
 | gathered.py | what is finished of it, and what is lacking |
 | stages.py | `key=best:FOLDER`: what was best in an earlier sweep |

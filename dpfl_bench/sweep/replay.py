@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ from dpfl_bench.config.compose import Composed
 from dpfl_bench.config.settings import Settings
 from dpfl_bench.config.validate import settings
 from dpfl_bench.machine.say import say
-from dpfl_bench.results import differences
+from dpfl_bench.results import differences, where_it_was
 from dpfl_bench.results.folder import BROKEN, FINISHED, RunFolder, plain_text
 from dpfl_bench.results.provenance import Answer
 from dpfl_bench.sweep import one_run
@@ -27,7 +26,7 @@ def replay(folder: str, check: bool, to: str) -> int:
     outputs = str(Path(to).resolve())
     known = _result(first) if check else None
     composed = _composed(first, outputs)
-    _go_where_it_was(first)
+    where_it_was.go(first)
     again = settings(composed)
     second = RunFolder.at(again.outputs, again.run_id)
     _refuse_itself(first, second, to)
@@ -70,16 +69,6 @@ def _composed(first: RunFolder, outputs: str) -> Composed:
     return replace(
         composed, config={**composed.config, "outputs": outputs, "trackers": []}, overrides=overrides
     )
-
-
-def _go_where_it_was(first: RunFolder) -> None:
-    """Relative paths in its settings are from there; on another machine, from here."""
-    try:
-        folder = (first.read("env.json") or {}).get("cwd")
-    except BROKEN:
-        return
-    if isinstance(folder, str) and Path(folder).is_dir():
-        os.chdir(folder)
 
 
 def _refuse_itself(first: RunFolder, second: RunFolder, to: str) -> None:

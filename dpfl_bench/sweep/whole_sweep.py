@@ -22,6 +22,7 @@ from dpfl_bench.results.folder import RunFolder, RunState
 from dpfl_bench.results.provenance import Answer, Asker, Finding
 from dpfl_bench.results.sweeps import Sweep
 from dpfl_bench.sweep import dry_run, launchers, points, status
+from dpfl_bench.sweep.applied import applied
 from dpfl_bench.sweep.launchers.base import Detached, Launcher, Point
 from dpfl_bench.sweep.one_run import ASK, load
 from dpfl_bench.sweep.points import Planned, states_of
@@ -45,8 +46,12 @@ class Ways:
 def run_all(overrides: Sequence[str], config_dir: str | None, config_name: str, ways: Ways) -> int:
     """The sweep that the overrides mean; `run_jobs` of it."""
     compose.composer.cache_clear()  # files may have changed since the last sweep of this process
-    expanded = compose.composer(config_dir, config_name).sweep(overrides)
-    return run_jobs(expanded, config_dir, config_name, ways)
+    composer = compose.composer(config_dir, config_name)
+    expanded = composer.sweep(overrides)
+    jobs, told = applied(composer, expanded.jobs)
+    for line in told:
+        say(line)
+    return run_jobs(Expanded(jobs, expanded.launcher), config_dir, config_name, ways)
 
 
 def run_jobs(expanded: Expanded, config_dir: str | None, config_name: str, ways: Ways) -> int:

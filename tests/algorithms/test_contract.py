@@ -15,10 +15,12 @@ import numpy as np
 import pytest
 import torch
 from helpers.algorithms import ALGORITHMS, Algo
-from helpers.federations import TINY, Played, player_of, player_on
+from helpers.federations import TINY, Played, player_of, player_on, settings_of
 
-from dpfl_bench.algorithms.base import Algorithm, Sent
+from dpfl_bench.algorithms.base import Algorithm, Round, Sent, Server
+from dpfl_bench.algorithms.fedavg import FedAvg
 from dpfl_bench.assembly.algorithm import build_algorithm
+from dpfl_bench.checks.errors import ConfigError
 from dpfl_bench.config.settings import Settings
 from dpfl_bench.experiment import run, train
 from dpfl_bench.federation.alone import Alone
@@ -97,18 +99,39 @@ def test_methods_return_what_is_promised(algo: Algo) -> None:
     server = algorithm.start(x)
     assert server._fields[0] == "x"
     assert torch.equal(server.x, x)
-    sent = Sent(each.mean(0), each[:0], x.new_tensor(0.5), x.new_tensor(0.7))
-    known = [*server, memory, each, *(getattr(sent, f.name) for f in dataclasses.fields(sent))]
+    sent = Sent(each.mean(0), None, x.new_tensor(0.5), x.new_tensor(0.7))
+    known = [*server, memory, each, sent.mean, sent.mean_square_norm, sent.naive_square_norm]
     before = [tensor.clone() for tensor in known]
     update = algorithm.client(server, memory, Bowl(round))
     after = algorithm.server(server, sent, round)
-    remembered = algorithm.remember(server, memory, dataclasses.replace(sent, each=each), round)
+    remembered = algorithm.remember(server, memory, dataclasses.replace(sent, messages=each), round)
     for rows in (update, remembered):
         assert (rows.shape, rows.dtype) == ((3, d), x.dtype)
         assert rows.isfinite().all()
     assert type(after) is type(server)
     assert [(t.shape, t.dtype) for t in after] == [(t.shape, t.dtype) for t in server]
     assert all(torch.equal(tensor, was) for tensor, was in zip(known, before, strict=True)), "was changed"
+
+
+class Peeking(FedAvg):
+    """Its server asks for single messages."""
+
+    def server(self, server: Server, sent: Sent, round: Round) -> Server:
+        return Server(server.x + sent.each.mean(0))
+
+
+@pytest.mark.parametrize("trust", ["secagg", "local", "central"])
+def test_a_server_that_asks_for_single_messages_is_told_why_there_are_none(trust: str) -> None:
+    played = player_of(settings_of(*TINY, "algo=dp_fedavg", f"privacy={trust}"))
+    round = played.schedule.round(0)
+
+    def play(algorithm: Algorithm) -> None:
+        player = dataclasses.replace(played.player, algorithm=algorithm)
+        player.play(played.start, round, Alone(player))
+
+    play(FedAvg())
+    with pytest.raises(ConfigError, match=r"sent\.each: no single message .*use sent\.mean there"):
+        play(Peeking())
 
 
 class Watched:

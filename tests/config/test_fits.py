@@ -32,6 +32,7 @@ from dpfl_bench.problems.module import ModuleProblem
 
 pytestmark = pytest.mark.one_in(10)
 
+OF_A_FILE = ("csv", "libsvm", "npz")  # the user's own
 # overrides | the whole line, as a regular expression
 REFUSED = r"""
 dataset.test_fraction=2                | dataset.test_fraction=2: expected 0 <= test_fraction < 1
@@ -215,7 +216,7 @@ def late(made: Settings) -> str:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("dataset", [name for name in names("dataset") if name != "libsvm"])
+@pytest.mark.parametrize("dataset", [name for name in names("dataset") if name not in OF_A_FILE])
 def test_models_are_refused_early_where_they_would_be_late(
     dataset: str, models: list[dict[str, Any]]
 ) -> None:

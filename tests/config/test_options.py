@@ -36,6 +36,8 @@ BESIDE = {
     "dataset/synthetic_linear": ("dataset.clients=4", "clients=4", "dataset.dimension=10"),
     "dataset/quadratics": ("dataset.clients=4", "clients=4", "dataset.dimension=10", "dataset.rank=3"),
     "dataset/libsvm": ("dataset.path=tiny.txt", "clients=2"),
+    "dataset/csv": ("dataset.path=tiny.csv", "dataset.target=y", "clients=2"),
+    "dataset/npz": ("dataset.path=tiny.npz", "clients=2"),
     "partition/natural": ("dataset=quadratics",),
     "privacy/central": ("algo=dp_fedavg",),
     "algo/scaffold_warm": ("rounds=2",),
@@ -116,6 +118,8 @@ def test_partitions_deal_every_record_once(name: str) -> None:
 def test_data_sets_build_and_are_as_their_yaml_says(name: str, tmp_path: Path) -> None:
     rows = (f"{1 if i % 2 else -1} 1:{i} 3:{i % 5}" for i in range(10))
     (tmp_path / "tiny.txt").write_text("\n".join(rows) + "\n")
+    (tmp_path / "tiny.csv").write_text("x,y\n" + "".join(f"{i},{i % 2}\n" for i in range(10)))
+    np.savez(tmp_path / "tiny.npz", x=np.arange(10.0)[:, None], y=np.arange(10) % 2)
     settings = settings_of(*overrides_of("dataset", name))
     described = settings.dataset
     whole_here(described)
@@ -129,6 +133,6 @@ def test_data_sets_build_and_are_as_their_yaml_says(name: str, tmp_path: Path) -
         assert records.classes == described["classes"]
     if f"dataset/{name}" not in BESIDE:  # the small ones above have fewer than the YAML says
         assert len(records.train_y) == described["records"]
-    if described["max_row_norm"] is not None and name != "libsvm":
+    if described["max_row_norm"] is not None and name not in ("csv", "libsvm", "npz"):
         norms = np.linalg.norm(records.train_x.reshape(len(records.train_x), -1), axis=1)
         assert norms.max() == pytest.approx(described["max_row_norm"], rel=1e-5)

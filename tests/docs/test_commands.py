@@ -15,7 +15,6 @@ import os
 import re
 import shlex
 import shutil
-import sys
 import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -24,6 +23,8 @@ from pathlib import Path
 import pytest
 from helpers.command import call, read
 from helpers.pages import ROOT, WITH_COMMANDS, Line, lines
+
+from dpfl_bench.sweep.recipe import Recipe
 
 pytestmark = pytest.mark.one_in(6)
 
@@ -63,6 +64,8 @@ class Command:
 
 def commands() -> Iterator[Command]:
     for page in WITH_COMMANDS:
+        if page.name == "extend.md":  # test_extend.py runs all of them
+            continue
         text, first = "", None
         for line in lines(page):
             if line.kind != "code" or line.language not in ("", "sh"):
@@ -119,23 +122,6 @@ def test_plan_prints_what_stands_beside_it(command: Command) -> None:
     ] == []
 
 
-@pytest.fixture(scope="module")
-def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A folder with CONTRIBUTING.md's own algorithm: its YAML, and its class below FedAvg's
-    imports.
-    """
-    blocks = _blocks(ROOT / "CONTRIBUTING.md", "Add an algorithm")
-    imports = (ROOT / "dpfl_bench" / "algorithms" / "fedavg.py").read_text().partition("@dataclass")[0]
-    folder = tmp_path_factory.mktemp("own")
-    (folder / "algo").mkdir()
-    (folder / "fedprox.py").write_text(imports + blocks["python"].partition("\n...\n")[2])
-    yaml = blocks["yaml"].replace("dpfl_bench.algorithms.fedprox", "fedprox")
-    (folder / "algo" / "dp_fedprox.yaml").write_text(yaml)
-    sys.path.insert(0, str(folder))
-    yield folder
-    sys.path.remove(str(folder))
-
-
 def _blocks(page: Path, section: str = "") -> dict[str, str]:
     """Language -> the fenced code of it on the page, or below one of its headings."""
     heading, code = "", []
@@ -149,14 +135,14 @@ def _blocks(page: Path, section: str = "") -> dict[str, str]:
     }
 
 
-def _dry(command: Command, own: Path) -> list[str]:
+def _dry(command: Command) -> list[str]:
     """The command without training. Of a range of seeds the first two: the others differ in nothing
     else.
     """
     if "--cfg" in command.arguments:
         return ["run", *command.arguments]
     words = [_two(word) for word in command.arguments if word not in FLAGS]
-    return ["run", "-m", "--dry-run", *words, *(("-cd", str(own)) if "fedprox" in command.text else ())]
+    return ["run", "-m", "--dry-run", *words]
 
 
 def _two(word: str) -> str:
@@ -166,36 +152,22 @@ def _two(word: str) -> str:
 
 
 @pytest.mark.parametrize("command", of("run"), ids=str)
-def test_run_composes(command: Command, own: Path) -> None:
+def test_run_composes(command: Command) -> None:
     if "=best:" in command.text:  # tests/sweep/test_stages.py has runs to take the best of
-        assert "expected folders with runs" in call(*_dry(command, own)).err
+        assert "expected folders with runs" in call(*_dry(command)).err
         return
-    said = call(*_dry(command, own))
+    said = call(*_dry(command))
     assert said.code == 0, said.err
 
 
-def test_a_renamed_key_is_noticed(own: Path) -> None:
+def test_a_renamed_key_is_noticed() -> None:
     line = of("run")[0].line
     for text in (
         "dpfl-bench run algo=dp_scaffnew epz=2",
         "dpfl-bench run -m eps=1,2 privacy.clips=1",
         "dpfl-bench run algo=no_such",
     ):
-        assert call(*_dry(Command(line, text), own)).code == 2
-
-
-@pytest.mark.slow
-def test_the_algorithm_of_contributing_runs(own: Path) -> None:
-    quick = ("rounds=2", "local_steps=2", "plot=false", "engine.workers=1")
-    for privacy in ("record", "secagg"):
-        said = call("run", "algo=dp_fedprox", f"privacy={privacy}", *quick, "-cd", str(own))
-        assert said.code == 0, said.err
-
-
-def test_the_accountant_of_contributing_is_the_one_that_is_tested() -> None:
-    tested = (ROOT / "tests" / "helpers" / "zcdp.py").read_text()
-    shown = _blocks(ROOT / "CONTRIBUTING.md", "Add an accountant")["python"]
-    assert tested.partition("from __future__")[2] == shown.partition("from __future__")[2] + "\n"
+        assert call(*_dry(Command(line, text))).code == 2
 
 
 def test_the_launcher_of_contributing_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -239,7 +211,12 @@ def artefact(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("command", of("reproduce"), ids=str)
-def test_reproduce_knows_what_it_would_run(command: Command, artefact: Path) -> None:
+def test_reproduce_knows_what_it_would_run(
+    command: Command, artefact: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of the first jobs of each sweep; tests/papers/test_scales.py asks all."""
+    every = Recipe.jobs
+    monkeypatch.setattr(Recipe, "jobs", lambda *recipe_and_stage: every(*recipe_and_stage)[:2])
     words = [str(artefact) if word == "DIR" else word for word in command.arguments]
     said = call("reproduce", *(word for word in words if word not in FLAGS), "--dry-run")
     assert said.code == 0, said.err

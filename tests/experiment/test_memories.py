@@ -10,6 +10,7 @@ import shutil
 import sys
 from collections import namedtuple
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -125,11 +126,14 @@ def test_a_full_disk_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     assert call("run", *SHORT, DISK).code == 0
 
 
-def test_memories_on_disk_are_for_a_cpu() -> None:
+def test_memories_on_disk_are_for_a_cpu_and_one_rank(monkeypatch: pytest.MonkeyPatch) -> None:
     settings = settings_of(*SHORT, DISK)
     engine.check_place(settings, torch.device("cpu"))
     with pytest.raises(ConfigError, match=r"^engine\.memories=disk: expected device=cpu, got cuda"):
         engine.check_place(settings, torch.device("cuda"))
+    monkeypatch.setattr(engine.ranks, "group", lambda: SimpleNamespace(size=2))
+    with pytest.raises(ConfigError, match=r"^engine\.memories=disk: expected one rank, got 2"):
+        engine.check_place(settings, torch.device("cpu"))
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")

@@ -20,6 +20,7 @@ from dpfl_bench.budget import before_data
 from dpfl_bench.checks.errors import one_line
 from dpfl_bench.config import catalogue, compose, words
 from dpfl_bench.config.validate import settings
+from dpfl_bench.data import csv_table, npz
 
 SECONDS = 60  # that nothing may take, on a busy machine too
 NUMBERS = [
@@ -144,6 +145,21 @@ def _load_libsvm(file: Path) -> Any:
     return load_data(run)
 
 
+def table(root: Path) -> Callable[[], Any]:
+    """A CSV file of one's own."""
+    lines = (f"{i},{i % 5}.5,{'yes' if i % 2 else 'no'}\n" for i in range(10))
+    (root / "own.csv").write_text("age,dose,ill\n" + "".join(lines))
+    keys = dict.fromkeys(("test_path", "client", "features", "classes"))
+    path = str(root / "own.csv")
+    return lambda: csv_table.load(path=path, target="ill", separator="comma", **keys)
+
+
+def arrays(root: Path) -> Callable[[], Any]:
+    """numpy arrays of one's own."""
+    np.savez(root / "own.npz", x=np.arange(20.0).reshape(10, 2), y=np.arange(10) % 2)
+    return lambda: npz.load(path=str(root / "own.npz"), classes=None)
+
+
 def ixi(root: Path) -> Callable[[], Any]:
     """Two subjects of Fed-IXI, unpacked so that spoiling reaches their headers."""
     import nibabel
@@ -181,7 +197,7 @@ def own_yaml(root: Path) -> Callable[[], Any]:
     return lambda: before_data.check(settings(compose.composed(("dataset=mine",), str(root))))
 
 
-BUILDS: tuple[Build, ...] = (leaf, libsvm, libsvm_packed, ixi, messidor, own_yaml)
+BUILDS: tuple[Build, ...] = (leaf, libsvm, libsvm_packed, table, arrays, ixi, messidor, own_yaml)
 
 
 def spoil(file: Path, draw: np.random.Generator) -> str:

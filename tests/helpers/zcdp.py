@@ -1,4 +1,4 @@
-"""Zero-concentrated DP (Bun & Steinke 2016): rho = T / (2 z^2), sampled or not. CONTRIBUTING.md
+"""Zero-concentrated DP (Bun & Steinke 2016): rho = T / (2 z^2), sampled or not. docs/extend.md
 shows this file as the example of an accountant.
 """
 

@@ -89,7 +89,7 @@ class SendPassage(Sums):
         zero = total.new_zeros((), dtype=device.wide(total.device))
         scalars = [(zero + value / divisor).to(self.dtype) for value in (squares, self.naive)]
         mean = (total / divisor).to(self.dtype)
-        return Sent(mean, mean.new_empty(0, len(mean)), *scalars)
+        return Sent(mean, None, *scalars)
 
     def signal_and_noise(self) -> tuple[Tensor, Tensor]:
         """What the released mean is made of: the mean of the bounded updates, and its noise, (d,)

@@ -13,7 +13,7 @@ from __future__ import annotations
 from importlib.util import find_spec
 
 from dpfl_bench.privacy import refusals
-from dpfl_bench.privacy.accountants import basic, dpscaffold, exact, pld, prv, rdp
+from dpfl_bench.privacy.accountants import basic, dpscaffold, exact, own, pld, prv, rdp
 from dpfl_bench.privacy.accountants.accountant import Accountant
 from dpfl_bench.privacy.released.composition import Composition
 
@@ -28,8 +28,11 @@ TABLE: list[Accountant] = [
 
 
 def names() -> tuple[str, ...]:
-    """What `privacy.accountant` may be: auto, and every accountant in the table's order."""
-    return ("auto", *(accountant.name for accountant in TABLE))
+    """What `privacy.accountant` may be: auto, every accountant in the table's order, and a user's
+    own.
+    """
+    ours = [accountant.name for accountant in TABLE]
+    return ("auto", *ours, *(name for name in own.files() if name not in ours))
 
 
 def named(name: str) -> Accountant:
@@ -41,6 +44,8 @@ def named(name: str) -> Accountant:
             if not installed(accountant):
                 raise refusals.package_missing(name, accountant.needs)
             return accountant
+    if users := own.named(name):
+        return users
     raise refusals.unknown_accountant(name, names())
 
 
