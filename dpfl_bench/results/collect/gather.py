@@ -12,7 +12,17 @@ from pathlib import Path
 
 from dpfl_bench.checks.errors import ConfigError
 from dpfl_bench.results import escape
-from dpfl_bench.results.collect import audited, best, caveats, columns, folders, pictures, points, tables
+from dpfl_bench.results.collect import (
+    audited,
+    best,
+    caveats,
+    columns,
+    folders,
+    latex,
+    pictures,
+    points,
+    tables,
+)
 from dpfl_bench.results.collect.best import Table
 from dpfl_bench.results.collect.columns import Columns
 from dpfl_bench.results.collect.edges import Caveat
@@ -76,7 +86,7 @@ class Collected:
     def text(self) -> str:
         lines = [tables.markdown(self.table), *map(escape.plain, [*self.said, *self._gaps()])]
         files = (
-            "results.csv, table.md, table.csv, table.tex and plots in "
+            "results.csv, table.md, table.csv, table.tex, figures.tex and plots in "
             if any(run.result for run in self.survey.runs)
             else ""
         )
@@ -148,10 +158,11 @@ def collect(
         table, notes = replace(table, rows=rows_with), [*notes, *also]
     collected = Collected(table, notes, warnings, survey, _target(Path(given[0]), to))
     _write(collected, rows)
-    pictures.curves(good, table, collected.folder, apart)
+    drawn = pictures.curves(good, table, collected.folder, apart, view.width)
     if view.drawn:
         shown = points.compared(rows, swept.differing, pooled=view.filled().fields)
-        pictures.views(shown, finished, view, swept.differing, collected.folder)
+        drawn += pictures.views(shown, finished, view, swept.differing, collected.folder)
+    RunFolder(collected.folder).write("figures.tex", latex.figures(drawn))
     return collected
 
 
@@ -235,4 +246,4 @@ def _write(collected: Collected, rows: Sequence[Row]) -> None:
         "\n\n".join([tables.markdown(collected.table).rstrip(), *map(escape.markdown, collected.said)])
         + "\n",
     )
-    folder.write("table.tex", tables.latex(collected.table, collected.said))
+    folder.write("table.tex", latex.table(collected.table, collected.said))
