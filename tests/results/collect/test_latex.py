@@ -28,7 +28,7 @@ PAPERS = {
 def test_it_is_well_formed() -> None:
     table = latex.table(odd_table(), NOTES)
     assert checked_tex(table) == 10
-    for spoil in ((r"\_", "_"), (" & ", " "), ("{@{}l", "{@{}ll"), (r"\\", "")):
+    for spoil in ((r"\_", "_"), (" & ", " "), ("{@{}p", "{@{}lp"), (" \\\\\n", "\n")):
         with pytest.raises((AssertionError, ValueError)):  # the negative control
             checked_tex(latex.HEAD + table.removeprefix(latex.HEAD).replace(*spoil, 3))
 
