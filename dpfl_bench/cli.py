@@ -12,6 +12,7 @@ from importlib import import_module
 from typing import Any
 
 from dpfl_bench.commands import VERBS
+from dpfl_bench.machine.place import place
 
 ALIASES = {"--version": "version"}
 HELP = ("--help", "-h", "help")
@@ -72,6 +73,10 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 def _code(verb: str, words: list[str]) -> int:
     """What the verb returns; a refusal of ours as one line and 2."""
+    if verb != "run" and place().ranks > 1:
+        from dpfl_bench.commands.arguments import refuse_ranks
+
+        return refuse_ranks(verb)
     try:
         code: int = import_module(f"dpfl_bench.commands.{verb}").command(words)
     except KeyboardInterrupt:

@@ -5,10 +5,13 @@ builds. Prints one JSON line.
     .venv/bin/python scripts/bench_engine.py --workload W2 --check
     .venv/bin/python scripts/bench_engine.py --workload W1 --overheads
     .venv/bin/python scripts/bench_engine.py --workload W3 --privacy --repeat 15
+    .venv/bin/python scripts/bench_engine.py --workload W1 --ranks 2 --repeat 15
 
 --check compares the iterates with those of one plain loop per client and record. --overheads says
 what evaluation, logging and checkpoints cost in a whole run, --privacy what a round costs with
-privacy against the same round without.
+privacy against the same round without. --ranks plays rounds alone and by so many ranks, in turn. It
+prints the median of the ratios of their times, and of their CPU times (alone, over the busiest
+rank's). The ratio of times needs as many idle cores as ranks.
 
 W1: logistic regression at client level, W2: a CNN (26,010 parameters) at client level, W3: that CNN
 at record level, W3L: logistic regression at record level. The data are random numbers that depend
@@ -27,9 +30,11 @@ import os
 import resource
 import statistics
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 CLIENT = ("privacy=central", "privacy.neighbours=add_remove_one")
@@ -161,8 +166,6 @@ def overheads(work: Workload, rounds: int, repeat: int, more: list[str]) -> Iter
     """Seconds of whole runs with evaluation and checkpoints as they are by default, and with one
     evaluation at the end; interleaved.
     """
-    import tempfile
-
     from dpfl_bench.experiment import run
 
     ways = {"default": [], "off": [f"eval_every={rounds}", "checkpoint_every=1000000"]}
@@ -194,6 +197,72 @@ def privacy(work: Workload, repeat: int, more: list[str]) -> dict[str, Any]:
         **_products(),
         **{name: statistics.median(rounds) for name, rounds in seconds.items()},
         "ratio": ratio,
+    }
+
+
+def by_ranks(work: Workload, count: int, rounds: int, repeat: int, more: list[str]) -> dict[str, Any]:
+    """How many times faster so many ranks are than one process: medians over pairs of rounds, and
+    whether both ended at the same bits.
+    """
+    made = job(work, rounds * (WARM_UP_ROUNDS // 5 + repeat), ["engine.workers=1", *more])
+    with tempfile.TemporaryDirectory() as folder:
+        pids = []
+        for rank in range(count):
+            if not (pid := os.fork()):
+                code = 1
+                try:
+                    found = _in_rank(made, rank, count, rounds, repeat, folder)
+                    if rank == 0:
+                        Path(folder, "found").write_text(json.dumps(found))
+                    code = 0
+                finally:
+                    os._exit(code)
+            pids.append(pid)
+        codes = [os.waitpid(pid, 0)[1] for pid in pids]
+        if any(codes):
+            sys.exit(f"ranks ended with {codes}")
+        return {"ranks": count, **_products(), **json.loads(Path(folder, "found").read_text())}
+
+
+def _in_rank(made: Any, rank: int, count: int, rounds: int, repeat: int, folder: str) -> dict[str, Any]:
+    """Rank 0 plays alone while the others wait, then all play, and so on."""
+    import torch
+    import torch.distributed as dist
+
+    from dpfl_bench.experiment import engine, job, train
+    from dpfl_bench.experiment.build_player import build_player
+    from dpfl_bench.federation.alone import Alone
+    from dpfl_bench.federation.ranks import with_share
+    from dpfl_bench.machine import ranks
+    from dpfl_bench.machine.place import Place
+
+    group = ranks.join(Place(rank, count, rank), dist.FileStore(f"{folder}/store", count))
+    schedule = made.schedules[0]
+    whole = build_player(made.settings, made.budget, made.problem, made.data, schedule.seed)
+    part, x = with_share(whole, schedule, group), job.initial(made, schedule.seed)
+    state = part.start(x)
+    alone = train.rounds(whole, schedule, whole.start(x), 0, Alone(whole))
+    shared = train.rounds(part, schedule, state, 0, engine.crew(made.settings, part, state))
+    times, busy, ends = [], [], [x, x]
+    for turn in range(WARM_UP_ROUNDS // 5 + repeat):
+        seconds, cpu = [], []
+        for way, played in enumerate((alone, shared)):
+            group.gathered(b"")  # all begin now
+            started = time.perf_counter(), time.process_time()
+            for _ in range(rounds if way or rank == 0 else 0):
+                ends[way] = next(played)[1].server.x
+            cpu.append(time.process_time() - started[1])
+            group.gathered(b"")
+            seconds.append(time.perf_counter() - started[0])
+        used = group.counts([int(each * 1e9) for each in cpu])
+        if turn >= WARM_UP_ROUNDS // 5:
+            times.append(seconds[0] / seconds[1])
+            busy.append(float(used[0, 0] / used[:, 1].max()))
+    return {
+        "faster": statistics.median(times),
+        "faster_by_cpu_time": statistics.median(busy),
+        "same_bits": torch.equal(*ends) if rank == 0 else None,
+        "load1": os.getloadavg()[0],
     }
 
 
@@ -327,6 +396,7 @@ def main() -> None:
         action="store_true",
         help="what privacy costs: --repeat rounds with it and without, in turn",
     )
+    parser.add_argument("--ranks", type=int, help="how much faster so many ranks are, in turn with one")
     parser.add_argument("--pinned", action="store_true", help=f"leave {PIN} as it is")
     parser.add_argument(
         "--overrides", nargs="*", default=[], help="further settings, as dpfl-bench run takes them"
@@ -346,6 +416,10 @@ def main() -> None:
         errors = checked(work, flags.rounds, flags.overrides)
         print(json.dumps({"workload": flags.workload, "rounds": flags.rounds, "relative_error": errors}))
         sys.exit(0 if max(errors.values()) < 1e-5 else 1)
+    if flags.ranks:
+        found = by_ranks(work, flags.ranks, flags.rounds, flags.repeat, flags.overrides)
+        print(json.dumps({"workload": flags.workload, **found}))
+        return
     workers = [f"engine.workers={flags.workers or flags.threads}"]
     if flags.overheads:
         seconds = list(overheads(work, flags.rounds, flags.repeat, [*workers, *flags.overrides]))

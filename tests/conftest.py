@@ -112,9 +112,9 @@ def hollow_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
 # They take longest, and come first: at the end the workers share out what takes a moment. Those
 # that wait for other processes stand between those that compute.
 FIRST = (
+    "sweep/test_slurm_real",
     "sweep/test_joblib",
     "sweep/test_compose",
-    "sweep/test_slurm_real",
     "federation/test_rounds",
     "experiment/test_resume",
     "test_same_numbers",

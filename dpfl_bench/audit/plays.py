@@ -20,7 +20,7 @@ from dpfl_bench import rng
 from dpfl_bench.audit.audited_run import Audited
 from dpfl_bench.audit.watched import Diary, Watched, played
 from dpfl_bench.audit.worlds import FAR
-from dpfl_bench.federation.schedule import PlannedRound
+from dpfl_bench.federation.schedule import PlannedRound, Schedule
 
 MOST_ROUNDS = 24  # of one seed
 MOST_PLAYS = 6000  # rounds of all seeds
@@ -49,6 +49,7 @@ class Plays:
     messages: list[tuple[int, int, np.ndarray, np.ndarray]] = field(default_factory=list)
     scores: list[np.ndarray] = field(default_factory=list)
     coins: list[np.ndarray] = field(default_factory=list)
+    room: int = MOST_KEPT  # numbers of messages that may still be kept
 
     @staticmethod
     def empty(sums: tuple[int, int, int], canaries: int) -> Plays:
@@ -64,9 +65,9 @@ class Plays:
 
     def keep(self, place: tuple[int, int], clients: np.ndarray, rows: np.ndarray) -> None:
         """The noise of messages, as far as there is room."""
-        kept = sum(each.size for *_, each in self.messages)
-        if kept + rows.size <= MOST_KEPT or not self.messages:
+        if rows.size <= self.room or not self.messages:
             self.messages.append((*place, clients, rows.astype(np.float32)))
+            self.room -= rows.size
 
 
 def plays(audited: Audited) -> Plays:
@@ -78,15 +79,22 @@ def plays(audited: Audited) -> Plays:
     return found
 
 
+def spread(schedule: Schedule) -> list[PlannedRound]:
+    """Some of the schedule's rounds, from the first to the last."""
+    picked = np.linspace(0, schedule.rounds - 1, min(MOST_ROUNDS, schedule.rounds)).round()
+    return [schedule.round(int(t)) for t in picked]
+
+
 class _Bench:
+    """Client level: one seed after the other."""
+
     def __init__(self, audited: Audited):
         self.audited, self.claim = audited, audited.claim
         self.player = Watched.of(audited.player)
         self.start = self.player.start(audited.x)
         self.dimension = len(self.start.server.x)
         schedule = audited.schedule
-        picked = np.linspace(0, schedule.rounds - 1, min(MOST_ROUNDS, schedule.rounds)).round()
-        self.rounds = [schedule.round(int(t)) for t in picked]
+        self.rounds = spread(schedule)
         alone = self.claim.trust == "local" and not self.claim.of_local_sums
         self.canaries = schedule.clients if alone else min(schedule.clients, self.dimension)
         self.seeds = self._seeds(schedule.cohort_size)

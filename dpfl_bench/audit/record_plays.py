@@ -21,7 +21,7 @@ from torch import Tensor
 
 from dpfl_bench import rng
 from dpfl_bench.audit.audited_run import Audited
-from dpfl_bench.audit.plays import MOST_DRAWN, MOST_KEPT, MOST_PLAYS, MOST_ROUNDS, Plays
+from dpfl_bench.audit.plays import MOST_DRAWN, MOST_KEPT, MOST_PLAYS, Plays, spread
 from dpfl_bench.audit.watched import Watched, played
 from dpfl_bench.audit.watched_lots import Lot, MarkedBatch, MarkedFederation, Through, WatchedDoor
 from dpfl_bench.audit.worlds import FAR
@@ -84,14 +84,13 @@ def plays(audited: Audited) -> RecordPlays:
 
 
 class _Bench:
+    """Record level: one seed after the other."""
+
     def __init__(self, audited: Audited):
         self.audited, self.claim = audited, audited.claim
         self.federation = MarkedFederation(audited.player.federation, hollow=True)
         self.dimension = audited.job.problem.dimension
-        schedule = audited.schedule
-        picked = np.linspace(0, schedule.rounds - 1, min(MOST_ROUNDS, schedule.rounds)).round()
-        rounds = [schedule.round(int(t)) for t in picked]
-        self.rounds = [replace(r, steps=min(r.steps, MOST_STEPS)) for r in rounds]
+        self.rounds = [replace(r, steps=min(r.steps, MOST_STEPS)) for r in spread(audited.schedule)]
         self.canary_axes = max(1, self.dimension // 2)
         self.canaries = min(int(self.federation.sizes.max()), self.canary_axes)  # of one client
         self.lots = sum(len(r.cohort) * r.steps for r in self.rounds)

@@ -19,7 +19,7 @@ from dpfl_bench.algorithms.base import Sent, Server
 from dpfl_bench.federation.alone import Alone
 from dpfl_bench.federation.doors.send import SendDoor
 from dpfl_bench.federation.doors.send_passage import SendPassage
-from dpfl_bench.federation.round_player import RoundPlayer
+from dpfl_bench.federation.round_player import Notes, RoundPlayer
 from dpfl_bench.federation.schedule import PlannedRound
 from dpfl_bench.federation.state import TrainingState
 from dpfl_bench.privacy.ledger import Ledger
@@ -99,16 +99,10 @@ class Watched(RoundPlayer):
         return WatchedPassage(self.send_door, round, self.given or clip, torch.zeros_like(x), self.diary)
 
     def _offered(
-        self,
-        server: Server,
-        memory: Tensor | None,
-        round: PlannedRound,
-        clients: np.ndarray,
-        passages: list[Any],
-        ledger: Ledger,
+        self, server: Server, memory: Tensor | None, round: PlannedRound, clients: np.ndarray, notes: Notes
     ) -> Tensor:
         def work() -> Tensor:
-            return super(Watched, self)._offered(server, memory, round, clients, passages, ledger)
+            return super(Watched, self)._offered(server, memory, round, clients, notes)
 
         return work() if self.offer is None else self.offer(clients, work).to(server.x)
 

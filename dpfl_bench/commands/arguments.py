@@ -12,6 +12,7 @@ from typing import Any, NoReturn
 
 from dpfl_bench.checks import nearest
 from dpfl_bench.machine.colour import HELP, REFUSAL, Rules, painted
+from dpfl_bench.machine.place import place
 
 
 class _Parser(argparse.ArgumentParser):
@@ -65,6 +66,17 @@ def answer(record: Any, as_json: bool, text: Callable[[Any], str], rules: Rules 
     """On stdout: the record for a person, coloured by the rules, or as JSON."""
     as_text = json.dumps(record, indent=2) + "\n" if as_json else painted(text(record), sys.stdout, rules)
     sys.stdout.write(as_text)
+
+
+def refuse_ranks(what: str) -> int:
+    """What torchrun or srun cannot start in several processes. One of them says so."""
+    here = place()
+    if here.rank == 0:
+        complain(
+            f"{what}: expected a single run where {here.starter} starts {here.ranks} processes for it"
+            f" (dpfl-bench run KEY=VALUE ...); give this command without {here.starter}"
+        )
+    return 2
 
 
 def complain(line: str) -> None:

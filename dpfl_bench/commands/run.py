@@ -8,8 +8,12 @@ import shlex
 import sys
 from collections.abc import Sequence
 
+from dpfl_bench.checks.errors import one_line
 from dpfl_bench.commands import arguments
+from dpfl_bench.machine import ranks
 from dpfl_bench.machine.imports import preload
+from dpfl_bench.machine.place import hush, place
+from dpfl_bench.machine.say import say
 
 EXAMPLES = (
     "run algo=dp_scaffnew eps=2",
@@ -28,6 +32,10 @@ NOT_TO_FINISH = ("--no-retry", "--force", "--accept")  # of a command that finis
 
 def command(words: list[str]) -> int:
     flags = _parser().parse_intermixed_args(words)
+    if place().ranks > 1:
+        if flags.cfg or flags.multirun:
+            return arguments.refuse_ranks("run -m" if flags.multirun else "run --cfg")
+        hush()
     if flags.cfg:
         return _shown(flags)
     if not flags.multirun and (flag := next((flag for flag in ONLY_OF_SWEEPS if flag in words), None)):
@@ -38,6 +46,8 @@ def command(words: list[str]) -> int:
     from dpfl_bench.sweep import one_run, whole_sweep
 
     _tell(not flags.quiet)
+    if place().ranks > 1:
+        return _on_ranks(flags)
     config = (flags.config_dir, flags.config_name)
     answer = Answer(flags.force, flags.accept)
     if not flags.multirun:
@@ -47,6 +57,33 @@ def command(words: list[str]) -> int:
     return whole_sweep.run_all(flags.overrides, *config, ways)
 
 
+def _on_ranks(flags: argparse.Namespace) -> int:
+    """One run, of which this process is a rank. Of all ranks that end with an error, one says
+    so.
+    """
+    from dpfl_bench.results.provenance import Answer
+    from dpfl_bench.sweep import one_run
+
+    here = ranks.join(place())
+    config = (flags.config_dir, flags.config_name, Answer(flags.force, flags.accept))
+    try:
+        code = one_run.run_one(flags.overrides, *config)
+    except ranks.RankDied as error:
+        say(str(error))
+        code = error.code
+    except Exception as error:
+        if not here.meets_error():
+            code = 2 if isinstance(error, ValueError) else 1
+        elif here.first or one_line(error) is None:
+            here.leave(1)
+            raise
+        else:
+            arguments.complain(f"rank {here.rank} on {here.hosts[here.rank]}: {one_line(error)}")
+            code = 2
+    here.leave(code)
+    return code
+
+
 def start_early(words: Sequence[str]) -> None:
     """A sweep on this machine forks its workers of a process that imports everything while the
     sweep is still planned.
@@ -54,6 +91,7 @@ def start_early(words: Sequence[str]) -> None:
     given = set(words)
     elsewhere = {"--dry-run", "hydra/launcher=slurm", "--help", "-h", "--cfg", "-c"}
     _tell("--quiet" not in given)  # before there are workers
+    elsewhere |= given if place().ranks > 1 else set()
     if given & {"-m", "--multirun"} and not given & elsewhere:
         from dpfl_bench.sweep import fork_server
 

@@ -85,6 +85,7 @@ SETTINGS = {
     ),
     "engine.chunk": COUNT,
     "engine.workers": COUNT,
+    "engine.rank_timeout": COUNT,
     "engine.memory": limited(1e-9, MOST, "GB, a number > 0", lambda v: not v > 0),
     "engine.gpu_memory": limited(1e-9, MOST, "GB, a number > 0", lambda v: not v > 0),
     "theory.psi0": POSITIVE,

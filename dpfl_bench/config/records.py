@@ -9,11 +9,11 @@ from __future__ import annotations
 import types
 from collections.abc import Mapping
 from dataclasses import MISSING, Field, fields, is_dataclass
-from typing import Any, Union, get_args, get_origin, get_type_hints
+from typing import Any, Union, get_args, get_origin
 
 from dpfl_bench.checks import nearest
 from dpfl_bench.checks.errors import ConfigError
-from dpfl_bench.config.typed import checked
+from dpfl_bench.config.typed import checked, hints
 
 
 def record(path: str, node: Any, kind: Any) -> Any:
@@ -28,9 +28,8 @@ def record(path: str, node: Any, kind: Any) -> Any:
     if rest and not takes_rest:
         meant = nearest.did_you_mean(nearest.choice(str(next(iter(rest))), known))
         raise ConfigError(f"{path}{next(iter(rest))}: unknown key; expected one of {', '.join(known)}{meant}")
-    hints = get_type_hints(kind)
     values = {
-        f.name: _value(f"{path}{key}", node[key], hints[f.name]) if key in node else _default(f, path)
+        f.name: _value(f"{path}{key}", node[key], hints(kind)[f.name]) if key in node else _default(f, path)
         for key, f in known.items()
     }
     return kind(**values, **dict.fromkeys(takes_rest, rest))

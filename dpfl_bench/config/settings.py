@@ -76,6 +76,7 @@ class Engine:
     memory: float | None
     gpu_memory: float
     chunk: int | None
+    rank_timeout: int
 
 
 @dataclass(frozen=True)

@@ -60,10 +60,10 @@ def checked(path: str, value: Any, kind: Any) -> Any:
             raise ConfigError(f"{path}={value}: expected {' or '.join(map(str, choices))}{meant}")
         return value
     if hasattr(kind, "__dataclass_fields__"):
-        hints = _hints(kind)
-        check_names(f"{path}.".lstrip("."), value, hints)
+        fields = hints(kind)
+        check_names(f"{path}.".lstrip("."), value, fields)
         given = {
-            name: checked(f"{path}.{name}".lstrip("."), value[name], hint) for name, hint in hints.items()
+            name: checked(f"{path}.{name}".lstrip("."), value[name], hint) for name, hint in fields.items()
         }
         return kind(**given)
     if kind is float and isinstance(value, int) and not isinstance(value, bool):
@@ -85,7 +85,7 @@ def _parts(kind: Any) -> tuple[Any, tuple[Any, ...]]:
     return get_origin(kind), get_args(kind)
 
 
-_hints = cache(get_type_hints)
+hints = cache(get_type_hints)
 _WORDS = {
     bool: "true or false",
     int: "a whole number",

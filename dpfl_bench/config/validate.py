@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import pickle
 import re
-from collections.abc import Collection, Mapping
-from dataclasses import fields, replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from functools import lru_cache
 from operator import attrgetter
 from typing import Any
 
@@ -37,11 +39,11 @@ def settings(composed: Composed, used: Collection[str] = fits.GROUPS) -> Setting
         raise ConfigError(f"points={config['points']}: expected a sweep; say -m too (dpfl-bench run -m ...)")
     _check_keys(config, composed.reference)
     check_names("", config, [*(f.name for f in fields(Settings)), *ONLY_FOR_COMPOSING])
-    for group in GROUPS[:-1]:
-        config[group] = _as_reference(group, config[group], composed.reference[group])
+    nodes = [_Node(group, repr(config[group]), id(composed.reference), composed) for group in GROUPS[:-1]]
+    config.update((node.group, pickle.loads(_typed(node))) for node in nodes)
     _check_choices(config)
-    for group in GROUPS[:-1]:
-        group_keys.check(group, config[group])
+    for node in nodes:
+        _check_group(node)
     dataset, reference = _kept(_as_many_clients(config, composed), composed.reference["dataset"])
     config["dataset"] = _as_the_model_sees(_without_stale(dataset, reference))
     _fill_suggested(config)
@@ -57,6 +59,30 @@ def settings(composed: Composed, used: Collection[str] = fits.GROUPS) -> Setting
     fits.check(given, used)
     refusals.check(given)
     return replace(given, eval_every=rounds.evaluation_interval(given)) if suggested else given
+
+
+@dataclass(frozen=True)
+class _Node:
+    """A group of a job as it is composed. Most jobs of a sweep have it too: it is looked at
+    once.
+    """
+
+    group: str
+    content: str
+    reference: int  # which one
+    job: Composed = field(compare=False)  # the first with this group
+
+
+@lru_cache(maxsize=1000)
+def _typed(node: _Node) -> bytes:
+    """The group's values as their types, pickled: each job has its own."""
+    group, job = node.group, node.job
+    return pickle.dumps(_as_reference(group, job.config[group], job.reference[group]))
+
+
+@lru_cache(maxsize=1000)
+def _check_group(node: _Node) -> None:
+    group_keys.check(node.group, pickle.loads(_typed(node)))
 
 
 def _check_keys(
@@ -124,13 +150,20 @@ def _as_many_clients(config: Mapping[str, Any], composed: Composed) -> dict[str,
     dataset, file, asked = config["dataset"], composed.reference["dataset"], config["clients"]
     says, facts = dealing.of(config["partition"]), dataset.get("holds") or {}
     follows = says is not None and says.natural and facts.get("natural") == "clients"
-    said = any(SAYS_CLIENTS.match(word) for word in composed.overrides)
+    said = says_clients(composed.overrides)
     if not follows or said or not isinstance(asked, int) or dataset["clients"] != file["clients"]:
         return dict(dataset)
     records = dataset["records"]
     if records is not None and records == file["records"]:
         records = records * asked // file["clients"]
     return {**dataset, "clients": asked, "records": records}
+
+
+def says_clients(overrides: Sequence[str]) -> bool:
+    """Whether a job says how many clients its data set has. Of its overrides, nothing else is
+    asked: the composed config holds the rest.
+    """
+    return any(SAYS_CLIENTS.match(word) for word in overrides)
 
 
 def _without_stale(dataset: dict[str, Any], reference: Mapping[str, Any]) -> dict[str, Any]:

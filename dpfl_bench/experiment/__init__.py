@@ -2,7 +2,8 @@
 
 | file | what it is |
 |---|---|
-| run.py | the whole, whatever interrupts it |
+| run.py, book.py | the whole, whatever interrupts it; what is written meanwhile |
+| alike.py | what the ranks of a run must have in common |
 | job.py | everything that a run is made of |
 | build_player.py | the round player of a seed |
 | engine.py | backend, chunk of clients, number of workers |

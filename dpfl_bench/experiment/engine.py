@@ -1,7 +1,7 @@
 """How a run uses the machine: which gradient backend, how many clients at a time, how many worker
 processes.
 
-Up to rounding no result depends on it, and on the number of workers not a bit does.
+Up to rounding no result depends on it, and on the number of workers and ranks not a bit does.
 """
 
 from __future__ import annotations
@@ -17,10 +17,11 @@ from dpfl_bench.config.settings import Settings
 from dpfl_bench.federation import lot_size
 from dpfl_bench.federation.alone import Alone
 from dpfl_bench.federation.clients import Federation
+from dpfl_bench.federation.ranks import Ranks
 from dpfl_bench.federation.round_player import RoundPlayer
 from dpfl_bench.federation.state import TrainingState
 from dpfl_bench.federation.workers import Workers
-from dpfl_bench.machine import device
+from dpfl_bench.machine import device, ranks
 from dpfl_bench.problems.linear_problem import LinearProblem
 from dpfl_bench.problems.problem import Problem
 
@@ -59,15 +60,18 @@ def record(settings: Settings, problem: Problem, federation: Federation) -> dict
     return {"backend": backend, "chunk": chunk(settings, problem, federation)}
 
 
-def crew(settings: Settings, player: RoundPlayer, state: TrainingState) -> Alone | Workers:
+def crew(settings: Settings, player: RoundPlayer, state: TrainingState) -> Alone | Workers | Ranks:
     """Who works on one seed's rounds. For workers, the state's memories move to shared memory."""
-    count = workers(settings, player)
-    return Alone(player) if count == 1 else Workers(player, state, count)
+    count, group = workers(settings, player), ranks.group()
+    own = Alone(player) if count == 1 else Workers(player, state, count)
+    return own if group.size == 1 else Ranks(own, group)
 
 
 def workers(settings: Settings, player: RoundPlayer) -> int:
-    """How many processes work: engine.workers, or as many as cores, memory and groups allow."""
-    federation, asked = player.federation, settings.engine.workers
+    """How many processes work, in each rank: engine.workers, or as many as cores, memory and groups
+    allow.
+    """
+    federation, asked, here = player.federation, settings.engine.workers, ranks.group().here
     if not device.forks(federation.features.device):
         if asked is not None and asked > 1:
             raise ConfigError(
@@ -84,9 +88,11 @@ def workers(settings: Settings, player: RoundPlayer) -> int:
         asked = (
             1
             if small
-            else min(device.cores_of_a_run(), max(1, _memory_numbers(settings, federation) // at_once))
+            else min(
+                device.cores_of_a_run(), max(1, _memory_numbers(settings, federation) // here // at_once)
+            )
         )
-    return max(1, min(asked, len(player.groups(np.arange(settings.sampled_clients)))))
+    return max(1, min(asked, len(player.own_groups(player.groups(np.arange(settings.sampled_clients))))))
 
 
 def check_memories(settings: Settings, problem: Problem, federation: Federation, remembers: bool) -> None:

@@ -4,8 +4,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
+
+from torch import Tensor
 
 from dpfl_bench.budget.theory import gap
 from dpfl_bench.experiment import measured
@@ -19,6 +21,7 @@ from dpfl_bench.federation.state import TrainingState
 from dpfl_bench.problems import theory
 
 NAN = float("nan")
+Memories = Callable[[], Tensor | None]
 
 
 def metrics_row(
@@ -29,12 +32,14 @@ def metrics_row(
     last: Diagnostics | None,
     psi0: float,
     losses: Losses | None = None,
+    memories: Memories | None = None,
 ) -> dict[str, Any]:
     """The row of metrics.csv for one evaluated round of one seed; NaN or None where a value is not
     defined.
 
     done: rounds so far. last: of the latest round. psi0: Theorem 1's potential at the start.
-    losses: who evaluates the records (worker processes); None: this process.
+    losses: who evaluates the records (worker processes); None: this process. memories: gives all
+    clients' memories; None: the state has them.
     """
     every = job.settings.evaluate == "all"
     scores = evaluate(job.problem, job.data.federation, state.output, losses, every)
@@ -58,7 +63,7 @@ def metrics_row(
         "blanked": last.blanked if last else None,
         **_norms(last),
         **measured.columns(job, state.output, last, scores),
-        "psi": psi(job, state, schedule, done),
+        "psi": psi(job, state, schedule, done, memories),
         "psi_bound": psi_bound(job, psi0, steps, done) if theorem_gap(job) is None else NAN,
     }
     if job.reference is not None:
@@ -84,17 +89,19 @@ def _decay_term(job: Job, state: TrainingState) -> float:
     return job.settings.weight_decay / 2 * state.output.double().square().sum().item()
 
 
-def psi(job: Job, state: TrainingState, schedule: Schedule, done: int) -> float:
+def psi(
+    job: Job, state: TrainingState, schedule: Schedule, done: int, memories: Memories | None = None
+) -> float:
     """Theorem 1's potential, where the algorithm has one and the optimum is known."""
     potential = getattr(job.algorithm, "potential", None)
     if potential is None or job.reference is None or state.memory is None:
         return NAN
-    star = job.reference
+    star, memory = job.reference, state.memory if memories is None else memories()
+    if memory is None:  # another rank has it
+        return NAN
     round = schedule.round(max(done - 1, 0))
     return float(
-        potential(
-            state.server.x.to(star.x_star), state.memory.to(star.h_star), star.x_star, star.h_star, round
-        )
+        potential(state.server.x.to(star.x_star), memory.to(star.h_star), star.x_star, star.h_star, round)
     )
 
 

@@ -7,23 +7,26 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
 from tqdm import tqdm
 
-from dpfl_bench.budget import each_client
 from dpfl_bench.checks.errors import ConfigError
 from dpfl_bench.config.call import call
 from dpfl_bench.config.settings import Settings
-from dpfl_bench.experiment import engine, measure, measured, privacy_record, report, resume, train
+from dpfl_bench.experiment import alike, engine, measure, measured, report, resume, train
+from dpfl_bench.experiment.book import Book, Empty
 from dpfl_bench.experiment.build_player import build_player
 from dpfl_bench.experiment.job import Job, initial, prepare
 from dpfl_bench.federation.crew import Crew
 from dpfl_bench.federation.diagnostics import Diagnostics
+from dpfl_bench.federation.ranks import handed_out, with_share
+from dpfl_bench.federation.round_player import RoundPlayer
 from dpfl_bench.federation.schedule import Schedule
 from dpfl_bench.federation.state import TrainingState
+from dpfl_bench.machine import ranks
 from dpfl_bench.machine.signals import Interrupted, Stop, graceful
 from dpfl_bench.results import code_hashes
 from dpfl_bench.results.attempt import attempt
@@ -33,7 +36,7 @@ from dpfl_bench.results.lock import Claim
 from dpfl_bench.results.origin import Origin, code_of, differing
 from dpfl_bench.results.origin import write as write_origin
 from dpfl_bench.results.provenance import Asker, Finding
-from dpfl_bench.results.trackers import Followers, following
+from dpfl_bench.results.trackers import following
 
 CHECKPOINT_SECONDS = 60.0
 
@@ -68,6 +71,15 @@ def compute(
             _write(job, origin, overrides, config_yaml, folder, claim, stop)
 
 
+def along(settings: Settings) -> None:
+    """What the other ranks do for rank 0's `run`: they play the same rounds, and write nothing."""
+    with graceful() as stop:
+        with stop.at_once():
+            job, _ = _prepared(settings)
+            checkpoint = train.Checkpoint.unpacked(ranks.group().told(None))
+        _Runner(job, stop, Empty()).run(checkpoint)
+
+
 def _refuse_others(settings: Settings, folder: RunFolder) -> None:
     """Refuse a finished result of other code or data, unless the user accepted it."""
     finding = (
@@ -83,8 +95,11 @@ def _prepared(settings: Settings) -> tuple[Job, Origin]:
     """
     code_hashes.package()
     code = code_of(settings)
+    alike.check_ranks(settings)
     job = prepare(settings)
-    return job, Origin(code, job.data.contents)
+    origin = Origin(code, job.data.contents)
+    alike.check_data(origin, job.data.digest)
+    return job, origin
 
 
 def _write(
@@ -101,6 +116,7 @@ def _write(
             raise ConfigError(Finding(folder, origin, differs).question())
         return
     checkpoint = resume.checkpoint(folder, job, origin)
+    ranks.group().told(checkpoint.packed() if checkpoint else b"")
     folder.write(".hydra/config.yaml", config_yaml)
     folder.write(".hydra/overrides.yaml", "".join(f"- {o}\n" for o in overrides))
     folder.write("partition.csv", job.data.partition_csv())
@@ -110,19 +126,16 @@ def _write(
     write_origin(folder, origin)
     folder.tell("running")
     with following(job.settings.trackers, folder) as followers:
-        _Runner(job, origin, folder, stop, claim, followers).run(checkpoint)
+        _Runner(job, stop, Book(job, origin, folder, claim, followers)).run(checkpoint)
 
 
 @dataclass
 class _Runner:
-    """Drives the seeds of one run and writes what happens."""
+    """Drives the seeds of one run. Every rank does."""
 
     job: Job
-    origin: Origin
-    folder: RunFolder
     stop: Stop
-    claim: Claim
-    followers: Followers
+    book: Empty
     finals: dict[int, torch.Tensor] = field(default_factory=dict)
     earlier_seconds: float = 0.0
     started: float = field(default_factory=time.monotonic)
@@ -131,30 +144,25 @@ class _Runner:
     first: torch.Tensor = field(default_factory=lambda: torch.empty(0))  # x_0 of the seed
 
     def run(self, checkpoint: train.Checkpoint | None) -> None:
-        self.folder.measuring(self.job.settings.measure)
-        self.folder.metrics.start(checkpoint.metrics_bytes if checkpoint else 0)
-        self.folder.timing.start(checkpoint.timing_bytes if checkpoint else 0)
-        if self.iterates:
-            self.folder.iterates.start(checkpoint.iterates_bytes if checkpoint else 0)
+        ranks.group().hurry(self.job.settings.engine.rank_timeout)
+        self.book.begin(checkpoint)
         if checkpoint:
             self.finals, self.earlier_seconds = dict(checkpoint.finals), checkpoint.seconds
         total = sum(s.rounds for s in self.job.schedules)
         done = sum(s.rounds for s in self.job.schedules if s.seed in self.finals) + (
             checkpoint.done if checkpoint else 0
         )
-        diverged = None
-        with tqdm(total=total, initial=done, unit="round", disable=None, leave=False, file=sys.stderr) as bar:
+        diverged, hidden = None, None if ranks.group().first else True
+        with tqdm(
+            total=total, initial=done, unit="round", disable=hidden, leave=False, file=sys.stderr
+        ) as bar:
             try:
                 for schedule in self.job.schedules:
                     if schedule.seed not in self.finals:
                         self._seed(schedule, _of_seed(schedule.seed, checkpoint), bar)
             except train.Diverged as error:
                 diverged = report.divergence(self.job.settings, schedule.seed, error)
-        self._finish(diverged)
-
-    @property
-    def iterates(self) -> bool:
-        return "iterates" in self.job.settings.measure
+        self.book.finish(diverged, self.seconds, self.finals)
 
     @property
     def seconds(self) -> float:
@@ -163,24 +171,28 @@ class _Runner:
     def _seed(self, schedule: Schedule, checkpoint: train.Checkpoint | None, bar: Any) -> None:
         job = self.job
         player = build_player(job.settings, job.budget, job.problem, job.data, schedule.seed)
+        player = with_share(player, schedule, ranks.group())
         start = player.start(initial(job, schedule.seed))
-        self.psi0, self.first = measure.psi(job, start, schedule, 0), start.server.x
-        state, done = (checkpoint.state(player), checkpoint.done) if checkpoint else (start, 0)
+        nothing = start.server.x.new_zeros(1, 1).expand(job.settings.clients, 1)
+        self.psi0 = measure.psi(job, start, schedule, 0, lambda: nothing)
+        self.first = start.server.x
+        state, done = (_state(checkpoint, player, start), checkpoint.done) if checkpoint else (start, 0)
         del start  # the clients' memories may fill most of the machine's memory
         with engine.crew(job.settings, player, state) as crew:
             if not checkpoint:
                 self._evaluate(state, schedule, 0, None, crew)
-                self._save(state, schedule, 0)
+                self._save(state, schedule, 0, crew)
             played = train.rounds(player, schedule, state, done, crew)
             for done, state, diagnostics in played:
-                self.claim.check()
+                self.book.check()
                 bar.update()
                 if job.settings.evaluated(done, schedule.rounds):
                     self._evaluate(state, schedule, done, diagnostics, crew)
-                if self.stop.number is not None or self._due(done):
-                    self._save(state, schedule, done)
-                if self.stop.number is not None:
-                    raise Interrupted(self.stop.number)
+                asked, due = ranks.group().agreed(self.stop.number or 0, self._due(done))
+                if asked or due:
+                    self._save(state, schedule, done, crew)
+                if asked:
+                    raise Interrupted(asked)
         self.finals[schedule.seed] = state.output.cpu()
 
     def _due(self, done: int) -> bool:
@@ -192,50 +204,31 @@ class _Runner:
     def _evaluate(
         self, state: TrainingState, schedule: Schedule, done: int, diagnostics: Diagnostics | None, crew: Crew
     ) -> None:
-        row = measure.metrics_row(self.job, state, schedule, done, diagnostics, self.psi0, crew.losses)
-        if "dissimilarity" in self.job.settings.measure:
-            row |= measure.dissimilarity(crew.gradients(state.output), self.job.settings.clients)
-        self.folder.metrics.append(row)
-        if self.iterates:
-            place = measured.iterate(self.job, self.first, state.output)
-            self.folder.iterates.append({"seed": schedule.seed, "round": done, **place})
-        self.folder.timing.append({"seed": schedule.seed, "round": done, "seconds": self.seconds})
-        self.followers.follow()
+        job = self.job
+        row = measure.metrics_row(
+            job, state, schedule, done, diagnostics, self.psi0, crew.losses, lambda: crew.memories(state)
+        )
+        if "dissimilarity" in job.settings.measure:
+            row |= measure.dissimilarity(crew.gradients(state.output), job.settings.clients)
+        iterates = "iterates" in job.settings.measure
+        place = measured.iterate(job, self.first, state.output) if iterates else None
+        self.book.append(row, place, self.seconds)
 
-    def _save(self, state: TrainingState, schedule: Schedule, done: int) -> None:
-        train.Checkpoint.of(
-            state,
-            seed=schedule.seed,
-            done=done,
-            metrics_bytes=(size := self.folder.metrics.size),
-            metrics_sum=self.folder.metrics.sum(size),
-            timing_bytes=self.folder.timing.size,
-            iterates_bytes=(places := self.folder.iterates.size if self.iterates else 0),
-            iterates_sum=self.folder.iterates.sum(places),
-            seconds=self.seconds,
-            finals=self.finals,
-            data=self.job.data.digest,
-        ).save(self.folder.checkpoint, run_id=self.job.settings.run_id, origin=self.origin.hashes)
+    def _save(self, state: TrainingState, schedule: Schedule, done: int, crew: Crew) -> None:
+        whole = replace(state, memory=crew.memories(state))
+        self.book.save(whole, schedule.seed, done, self.seconds, self.finals)
         self.saved = time.monotonic()
 
-    def _finish(self, diverged: dict[str, Any] | None) -> None:
-        """The result is written last: where it exists, the folder is complete."""
-        folder = self.folder
-        self.claim.check()
-        torch.save(self.finals, folder.finals)
-        guarantee = report.guarantee(self.job, diverged)
-        if of_clients := each_client.text(report.played(self.job, diverged)):
-            folder.write(each_client.FILE, of_clients)
-        folder.write("privacy.json", privacy_record.privacy(self.job, diverged, guarantee))
-        result = report.result(self.job, folder, self.seconds, diverged, self.origin, guarantee)
-        if self.job.settings.plot:
-            from dpfl_bench.results.plots import curve
 
-            curve(folder.metrics.path, result, folder.path / "curve.png")
-        folder.tell(result["status"])
-        folder.write("result.json", result)
-        for file in (folder.checkpoint, folder.previous):
-            file.unlink(missing_ok=True)
+def _state(checkpoint: train.Checkpoint, player: RoundPlayer, start: TrainingState) -> TrainingState:
+    """Where the checkpoint stands. start: has room for the memories of this rank's clients."""
+    group = ranks.group()
+    if group.size == 1:
+        return checkpoint.state(player)
+    state = replace(checkpoint, memory=None).state(player)
+    if start.memory is not None:
+        handed_out(checkpoint.memory, start.memory, player.share, group)
+    return replace(state, memory=start.memory)
 
 
 def _of_seed(seed: int, checkpoint: train.Checkpoint | None) -> train.Checkpoint | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -124,6 +125,17 @@ class Checkpoint:
         with suppress(FileNotFoundError):
             path.replace(path.with_name(PREVIOUS))
         path.with_suffix(".new").replace(path)
+
+    def packed(self) -> bytes:
+        """For other ranks: without the clients' memories."""
+        file = io.BytesIO()
+        torch.save({**self.__dict__, "memory": None}, file)
+        return file.getvalue()
+
+    @staticmethod
+    def unpacked(content: bytes) -> Checkpoint | None:
+        """None of nothing."""
+        return Checkpoint(**torch.load(io.BytesIO(content), weights_only=True)) if content else None
 
     @staticmethod
     def load(path: Path) -> Checkpoint:

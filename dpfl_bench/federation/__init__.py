@@ -7,7 +7,8 @@
 | local.py | the gradients and steps of a client |
 | doors/ | where C and the noise are applied |
 | server_step.py, state.py | the server's step; what crosses rounds |
-| crew.py, alone.py, workers.py, messages.py | who computes a round: one process or several |
+| crew.py, alone.py, workers.py, ranks.py | who computes a round |
+| share.py, messages.py | what falls to a rank; what processes tell each other |
 | clients.py | all clients' records as one store |
 | sampling.py, lot_size.py | lots: which records a step sees, and how many |
 | partition.py, uneven.py, preconditions.py | how records are dealt to clients |

@@ -1,4 +1,4 @@
-"""A crew of one: this process does everything."""
+"""A crew of one: this process does everything that falls to its rank."""
 
 from __future__ import annotations
 
@@ -32,8 +32,9 @@ class Alone:
 
     def play_groups(self, state: TrainingState, round: PlannedRound) -> Iterator[GroupResult]:
         self.begin_round()
-        for clients in self.player.groups(round.cohort):
-            yield self.play_group(state.server, state.memory, round, clients, state.clip)
+        groups = self.player.groups(round.cohort)
+        for number in self.player.own_groups(groups):
+            yield self.play_group(state.server, state.memory, round, groups[number], state.clip)
 
     def play_group(
         self, server: Server, memory: Tensor | None, round: PlannedRound, clients: np.ndarray, clip: float
@@ -50,9 +51,18 @@ class Alone:
         self.player.update_memories(state.server, state.memory, self._own, sent, round)
 
     def losses(self, x: Tensor, test: bool) -> Scored:
-        return evaluation.scored(self.player.problem, self.player.federation, x, test)
+        problem, federation = self.player.problem, self.player.federation
+        parts = evaluation.slices(problem, federation, test)
+        return evaluation.together(
+            evaluation.scored_slice(problem, federation, x, test, parts[number])
+            for number in self.player.share.block(evaluation.sizes(problem, federation, test))
+        )
 
     def gradients(self, x: Tensor) -> Iterator[GradientSums]:
         problem, federation = self.player.problem, self.player.federation
-        for clients in dissimilarity.groups(problem, federation):
-            yield dissimilarity.sums_of(problem, federation, x, clients)
+        groups = dissimilarity.groups(problem, federation)
+        for number in self.player.own_groups(groups):
+            yield dissimilarity.sums_of(problem, federation, x, groups[number])
+
+    def memories(self, state: TrainingState) -> Tensor | None:
+        return state.memory

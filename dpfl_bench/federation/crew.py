@@ -1,5 +1,5 @@
-"""Who does the work of a round: this process (`alone.py`) or several worker processes
-(`workers.py`).
+"""Who does the work of a round: this process (`alone.py`), several worker processes
+(`workers.py`), or several ranks, each of which is one or the other (`ranks.py`).
 """
 
 from __future__ import annotations
@@ -53,4 +53,10 @@ class Crew(Protocol):
 
     def gradients(self, x: Tensor) -> Iterable[GradientSums]:
         """Sums over the groups of all clients of their gradients at the model x, (d,)."""
+        ...
+
+    def memories(self, state: TrainingState) -> Tensor | None:
+        """All clients' memories, (M, d), where the algorithm remembers. Of several ranks rank 0
+        alone gets them.
+        """
         ...

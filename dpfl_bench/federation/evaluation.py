@@ -89,6 +89,12 @@ def slices(problem: Problem, federation: Federation, test: bool) -> list[slice]:
     return [slice(start, start + size) for start in range(0, _count(federation, test), size)]
 
 
+def sizes(problem: Problem, federation: Federation, test: bool) -> list[int]:
+    """How many records the batches have."""
+    count = _count(federation, test)
+    return [min(part.stop, count) - part.start for part in slices(problem, federation, test)]
+
+
 def _batch(problem: Problem, federation: Federation, test: bool) -> int:
     """How many records are evaluated at once."""
     features, targets = (store[:1] for store in _stores(federation, test))

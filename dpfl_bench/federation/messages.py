@@ -1,4 +1,6 @@
-"""Messages between the first process and its workers: through a pipe, pickled; errors, too."""
+"""Messages between the first process and its workers, through a pipe, and between ranks: pickled;
+errors, too.
+"""
 
 from __future__ import annotations
 
@@ -31,11 +33,22 @@ class _Pickler(pickle.Pickler):
     """
 
     def reducer_override(self, part: Any) -> Any:
-        return (torch.from_numpy, (part.numpy(),)) if isinstance(part, Tensor) else NotImplemented
+        if not isinstance(part, Tensor):
+            return NotImplemented
+        return (torch.from_numpy, (part.numpy(),)) if part.is_cpu else (_on, (part.device.type, part.cpu()))
+
+
+def _on(device: str, part: Tensor) -> Tensor:
+    """A number of a GPU comes to the GPU of the rank that reads it."""
+    return part.to(device)
 
 
 def received(pipe: Connection) -> Any:
-    return pickle.loads(pipe.recv_bytes())
+    return unpickled(pipe.recv_bytes())
+
+
+def unpickled(message: bytes) -> Any:
+    return pickle.loads(message)
 
 
 def portable(error: Exception) -> Exception:

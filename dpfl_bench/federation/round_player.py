@@ -3,13 +3,14 @@ memories.
 
 The clients of a cohort are cut into groups, and groups into chunks. A chunk is computed at once.
 The sums of a group do not depend on who computes it, and groups' sums are added in the groups'
-order: no bit depends on how many workers there are.
+order: no bit depends on how many workers or ranks there are.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -26,6 +27,7 @@ from dpfl_bench.federation.doors.send_passage import SendPassage
 from dpfl_bench.federation.local import LocalOracle, Optimiser
 from dpfl_bench.federation.schedule import PlannedRound, Schedule
 from dpfl_bench.federation.server_step import server_step, step_estimates, step_factor
+from dpfl_bench.federation.share import Share
 from dpfl_bench.federation.state import TrainingState
 from dpfl_bench.machine import device
 from dpfl_bench.privacy import bounding
@@ -34,6 +36,13 @@ from dpfl_bench.problems.problem import Problem
 
 # (clients, (c,); the message of each as that client remembers it, (c, d)), chunk by chunk
 OwnMessages = list[tuple[np.ndarray, Tensor]]
+
+
+class Notes(NamedTuple):
+    """What the gradient door writes down of one group's work."""
+
+    passages: list[GradientPassage]  # chunk by chunk
+    ledger: Ledger
 
 
 @dataclass(frozen=True)
@@ -50,6 +59,7 @@ class RoundPlayer:
     clip: float = 0.0  # C of the first round's messages
     gradient_door: GradientDoor | None = None  # at record level
     average_last: int = 1
+    share: Share = field(default_factory=Share)  # of the work and of the memories that this rank has
 
     @property
     def private(self) -> bool:
@@ -67,7 +77,7 @@ class RoundPlayer:
     def start(self, x: Tensor) -> TrainingState:
         """Round 0: the server has x, (d,); every client's memory is zero; the ledger is empty."""
         clients = self.federation.clients
-        memory = x.new_zeros(clients, len(x)) if self.algorithm.remembers else None
+        memory = x.new_zeros(self.share.room(clients), len(x)) if self.algorithm.remembers else None
         velocity = torch.zeros_like(x) if self.optimiser.server_momentum else None
         server, earlier = self.algorithm.start(x), x.new_empty(0, len(x))
         return TrainingState(server, velocity, memory, Ledger(clients), self.clip, earlier)
@@ -103,6 +113,10 @@ class RoundPlayer:
         """One round at the send door. clip: C. x: the model, (d,)."""
         return SendPassage(self.send_door, round, clip, torch.zeros_like(x))
 
+    def own_groups(self, groups: Sequence[np.ndarray]) -> range:
+        """Which of a cohort's groups this rank plays."""
+        return self.share.block([len(group) for group in groups])
+
     def groups(self, cohort: np.ndarray) -> list[np.ndarray]:
         """Cut a cohort's indices into groups of about equally many clients, in order.
 
@@ -121,13 +135,13 @@ class RoundPlayer:
     ) -> tuple[GroupResult, OwnMessages]:
         """One group's part of a round: its local work, and its updates through the doors.
 
-        server: the server's state. memory: of all clients, (M, d), or None. clients: the group's
+        server: the server's state. memory: of the clients that this rank has, where `share` puts
+        them, (M, d) if there are no other ranks; or None. clients: the group's
         indices, (c,). clip: C.
         """
-        passages: list[GradientPassage] = []
-        ledger = Ledger(self.federation.clients)
+        notes = Notes([], Ledger(self.federation.clients))
         offered: Iterable[tuple[np.ndarray, Tensor]] = (
-            (chunk, self._offered(server, memory, round, chunk, passages, ledger))
+            (chunk, self._offered(server, memory, round, chunk, notes))
             for chunk in np.array_split(clients, -(-len(clients) // self.chunk))
         )
         if self.send_door.median and self.send_door.bound is not None:
@@ -140,42 +154,36 @@ class RoundPlayer:
             messages = passage.send(updates, chunk)
             if self.algorithm.remembers:
                 own.append((chunk, messages))
-        records = sum((passage.counts for passage in passages), RecordCounts())
-        return GroupResult(clients, passage.sums, ledger.taken[clients], records), own
+        records = sum((passage.counts for passage in notes.passages), RecordCounts())
+        return GroupResult(clients, passage.sums, notes.ledger.taken[clients], records), own
 
     def update_memories(
         self, server: Server, memory: Tensor, own: OwnMessages, sent: Sent, round: PlannedRound
     ) -> None:
-        """Update `memory`, (M, d), in place: the clients' memories may fill most of the machine's.
+        """Update `memory` in place: the clients' memories may fill most of the machine's.
 
         server: the server's state at the round's beginning. own: the messages of the clients whose
         memories change. sent: what passed the doors.
         """
         for clients, messages in own:
-            rows = device.placed(clients, memory)
+            rows = device.placed(self.share.places(clients), memory)
             updated = self.algorithm.remember(server, memory[rows], replace(sent, messages=messages), round)
             memory.index_copy_(0, rows, updated)
 
     def _offered(
-        self,
-        server: Server,
-        memory: Tensor | None,
-        round: PlannedRound,
-        clients: np.ndarray,
-        passages: list[GradientPassage],
-        ledger: Ledger,
+        self, server: Server, memory: Tensor | None, round: PlannedRound, clients: np.ndarray, notes: Notes
     ) -> Tensor:
         """The local work of one chunk: what its clients offer to the send door, (c, d)."""
         passage = None
         if self.gradient_door is not None:
             weights = self.federation.lot_weights(clients)
-            passage = self.gradient_door.start(round, clients, weights, ledger)
-            passages.append(passage)
+            passage = self.gradient_door.start(round, clients, weights, notes.ledger)
+            notes.passages.append(passage)
         local = LocalOracle(self.problem, self.federation, self.optimiser, round, self.seed, clients, passage)
         if memory is None:
             own = server.x.new_zeros(()).expand(len(clients), len(server.x))
         else:
-            own = memory[device.placed(clients, memory)]
+            own = memory[device.placed(self.share.places(clients), memory)]
         return self.algorithm.client(server, own, local)
 
     def _numbers(

@@ -81,12 +81,17 @@ class Schedule:
     @cached_property
     def participation(self) -> np.ndarray:
         """In how many rounds each client takes part: shape (clients,)."""
-        return _taken(self._plain((1,) * self.rounds))
+        return self._drawn[0]
 
     @cached_property
     def gradients(self) -> np.ndarray:
         """How many local steps each client does: shape (clients,)."""
-        return _taken(self._plain(self.steps))
+        return _taken(self._plain(self.steps))[0]
+
+    @property
+    def _drawn(self) -> tuple[np.ndarray, int]:
+        """Facts about the cohorts alone, whatever the steps."""
+        return _taken(self._plain((1,) * self.rounds))
 
     def _plain(self, steps: tuple[int, ...]) -> Schedule:
         """With other steps, and without what no cohort depends on."""
@@ -95,24 +100,25 @@ class Schedule:
     @cached_property
     def smallest_cohort(self) -> int:
         """Size of the smallest cohort that is not empty (an empty one releases nothing)."""
-        if self.sampling != "poisson":
-            return self.cohort_size
-        return min(
-            (size for t in range(self.rounds) if (size := len(self.cohort(t)))), default=self.cohort_size
-        )
+        return self._drawn[1] if self.sampling == "poisson" else self.cohort_size
 
 
 @lru_cache(maxsize=16)  # jobs of a sweep share their rounds
-def _taken(schedule: Schedule) -> np.ndarray:
-    """The steps of the rounds that each client takes part in: (clients,)."""
+def _taken(schedule: Schedule) -> tuple[np.ndarray, int]:
+    """The steps of the rounds that each client takes part in: (clients,). The size of the smallest
+    cohort that is not empty, the expected one if all are.
+    """
+    sizes = []
     if schedule.sampling == "full":
         taken = np.full(schedule.clients, sum(schedule.steps), dtype=np.int64)
     else:
         taken = np.zeros(schedule.clients, dtype=np.int64)
         for index, count in enumerate(schedule.steps):
-            taken[schedule.cohort(index)] += count
+            cohort = schedule.cohort(index)
+            taken[cohort] += count
+            sizes.append(len(cohort))
     taken.flags.writeable = False
-    return taken
+    return taken, min(filter(None, sizes), default=schedule.cohort_size)
 
 
 def max_of(taken: np.ndarray) -> int:

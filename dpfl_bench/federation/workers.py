@@ -49,7 +49,7 @@ class Workers:
 
     def __init__(self, player: RoundPlayer, state: TrainingState, count: int):
         """Fork the workers. The clients' memories in `state` move to shared memory."""
-        self._player = player
+        self.player = player
         self._server = [_shared(t) for t in state.server]
         self._point = _shared(state.server.x)  # (d,): the model to evaluate, or the round's mean
         messages = state.server.x.new_empty(0, dtype=player.send_door.format(state.server.x))
@@ -109,7 +109,9 @@ class Workers:
     def play_groups(self, state: TrainingState, round: PlannedRound) -> Iterator[GroupResult]:
         for ours, theirs in zip(state.server, self._server, strict=True):
             theirs.copy_(ours)
-        for group, result in enumerate(self._ask(Workers._played_groups, round, state.clip)):
+        own = self.player.own_groups(self.player.groups(round.cohort))
+        results = self._ask(Workers._played_groups, round, state.clip)
+        for group, result in zip(own, results, strict=True):
             result.sums.take(self._totals[group])
             yield result
 
@@ -124,6 +126,9 @@ class Workers:
     def gradients(self, x: Tensor) -> list[GradientSums]:
         self._point.copy_(x)
         return self._ask(Workers._gradients)
+
+    def memories(self, state: TrainingState) -> Tensor | None:
+        return state.memory
 
     def _ask(self, question: Callable[..., Any], *arguments: Any) -> list[Any]:
         """Let every worker run `question(worker, *arguments)`. The workers answer with numbered
@@ -179,7 +184,7 @@ class Workers:
         for other in others:
             other.close()  # else these pipes would stay open when the first process is gone
         torch.set_num_threads(1)
-        alone = Alone(self._player)
+        alone = Alone(self.player)
         with suppress(EOFError, OSError):
             for answered in itertools.count():
                 self._look_for_more_than(answered)
@@ -199,22 +204,24 @@ class Workers:
         while self._questions.value <= questions and time.perf_counter() < until:
             os.sched_yield()
 
-    def _numbers(self, count: int) -> Iterator[int]:
-        """The numbers, out of `count`, of the pieces that this worker takes."""
+    def _numbers(self, pieces: range) -> Iterator[int]:
+        """The numbers, out of `pieces`, of those that this worker takes."""
         while True:
             with self._next.get_lock():
                 number: int = self._next.value
                 self._next.value += 1
-            if number >= count:
+            if number >= len(pieces):
                 return
-            yield number
+            yield pieces[number]
 
     def _played_groups(
         self, alone: Alone, round: PlannedRound, clip: float
     ) -> Iterator[tuple[int, GroupResult]]:
         alone.begin_round()
-        groups = self._player.groups(round.cohort)
-        for number in self._numbers(len(groups)):
+        groups = self.player.groups(round.cohort)
+        if self._state.memory is not None:
+            self.player.share.expect(groups)
+        for number in self._numbers(self.player.own_groups(groups)):
             result = alone.play_group(self._state.server, self._state.memory, round, groups[number], clip)
             result.sums.leave(self._totals[number])
             yield number, result
@@ -227,15 +234,16 @@ class Workers:
         yield from ()
 
     def _scored(self, alone: Alone, test: bool) -> Iterator[tuple[int, Scored]]:
-        problem, federation = self._player.problem, self._player.federation
+        problem, federation = self.player.problem, self.player.federation
         parts = evaluation.slices(problem, federation, test)
-        for number in self._numbers(len(parts)):
+        sizes = evaluation.sizes(problem, federation, test)
+        for number in self._numbers(self.player.share.block(sizes)):
             yield number, evaluation.scored_slice(problem, federation, self._point, test, parts[number])
 
     def _gradients(self, alone: Alone) -> Iterator[tuple[int, GradientSums]]:
-        problem, federation = self._player.problem, self._player.federation
+        problem, federation = self.player.problem, self.player.federation
         parts = dissimilarity.groups(problem, federation)
-        for number in self._numbers(len(parts)):
+        for number in self._numbers(self.player.own_groups(parts)):
             yield number, dissimilarity.sums_of(problem, federation, self._point, parts[number])
 
 

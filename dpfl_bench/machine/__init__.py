@@ -3,6 +3,7 @@
 | file | what it is |
 |---|---|
 | device.py | every decision about devices, number formats and threads |
+| place.py, ranks.py | one run over several processes and machines; where this one stands |
 | signals.py | how a process is asked to stop |
 | imports.py | heavy imports in less time; `-cd DIR` as a place to import from |
 | colour.py | colour, where a person reads |

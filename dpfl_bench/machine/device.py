@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dpfl_bench.checks.errors import ConfigError
+from dpfl_bench.machine.place import place
+from dpfl_bench.machine.ranks import group
 
 if TYPE_CHECKING:
     import numpy as np
@@ -64,9 +66,9 @@ def choose(name: str) -> torch.device:
     """
     import torch
 
+    if name in ("auto", "cuda") and torch.cuda.is_available():
+        return _own_gpu()
     if name == "auto":
-        if torch.cuda.is_available():
-            return torch.device("cuda")
         return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
     try:
         device = torch.device(name)
@@ -79,16 +81,39 @@ def choose(name: str) -> torch.device:
     return device
 
 
+def _own_gpu() -> torch.device:
+    """The only one that this process uses: of several ranks on a machine, each has its own."""
+    import torch
+
+    here, count = place(), torch.cuda.device_count()
+    if here.ranks == 1:
+        return torch.device("cuda")
+    if 1 < count <= here.local:
+        raise ConfigError(f"device=cuda: expected a GPU for each rank, got {count} GPUs; start fewer ranks")
+    torch.cuda.set_device(here.local % count)  # Slurm may show a single one to each rank
+    return torch.device("cuda", here.local % count)
+
+
+def check_ranks(name: str, device: torch.device) -> None:
+    """Refuse a device on which several ranks cannot work."""
+    if device.type not in ("cpu", "cuda") or re.search(r":\d", name):
+        raise ConfigError(
+            f"device={name}: expected cpu, cuda or auto where several ranks work (each rank takes a GPU of"
+            " its own)"
+        )
+
+
 def cores() -> int:
     """How many a sweep may use: Slurm's word, else what the system allows."""
     return _number("SLURM_CPUS_PER_TASK") or _allowed()
 
 
 def cores_of_a_run() -> int:
-    """How many one run may use: where Slurm says nothing, OMP_NUM_THREADS speaks of a single
-    process.
+    """How many one run may use, or one of its ranks: where Slurm says nothing, OMP_NUM_THREADS
+    speaks of a single process.
     """
-    return _number("SLURM_CPUS_PER_TASK") or _number("OMP_NUM_THREADS") or _allowed()
+    fair = max(1, _allowed() // group().here)
+    return _number("SLURM_CPUS_PER_TASK") or _number("OMP_NUM_THREADS") or fair
 
 
 def _number(name: str) -> int:

@@ -7,10 +7,13 @@ import sys
 
 from tqdm import tqdm
 
+from dpfl_bench.machine import ranks
+
 
 def say(line: str) -> None:
-    """On stderr, above a progress line if there is one."""
-    tqdm.write(f"dpfl-bench: {line}", file=sys.stderr)
+    """On stderr, above a progress line if there is one. Of several ranks, one speaks."""
+    if ranks.group().speaks:
+        tqdm.write(f"dpfl-bench: {line}", file=sys.stderr)
 
 
 def say_done(line: str) -> None:

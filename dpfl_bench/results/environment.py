@@ -16,6 +16,7 @@ from typing import Any
 import dpfl_bench
 from dpfl_bench.machine import imports
 from dpfl_bench.machine.device import numpy_multiplies
+from dpfl_bench.machine.ranks import group
 from dpfl_bench.results.code_hashes import PACKAGE, is_installed
 from dpfl_bench.results.folder import RunFolder
 from dpfl_bench.results.origin import Origin
@@ -74,6 +75,7 @@ def environment(device: str) -> dict[str, Any]:
         "simd": torch.backends.cpu.get_cpu_capability(),
         "device": device,
         "threads": torch.get_num_threads(),
+        "ranks": group().size,
         "products": "numpy" if device.startswith("cpu") and numpy_multiplies() else "torch",
         "command": shlex.join(sys.argv),
         "cwd": str(Path.cwd()),

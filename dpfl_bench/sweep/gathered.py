@@ -68,7 +68,7 @@ class Gathered:
         if before and recipe.at_best:
             self.lacks, self.waits = before.lacks, bool(before.unfinished or before.waits)
             stage = () if self.waits else recipe.at_best.best(before.sources)
-        more = [word("outputs", self.place.outputs), *([] if "plot" in recipe.set else ["plot=false"])]
+        more = self._more
         own = ["-cd", self.place.config_dir] if self.place.config_dir else []
         self.commands = recipe.commands(stage, [*more, *own])
         self.jobs = [(*job, *more) for job in recipe.jobs(stage)]
@@ -83,7 +83,12 @@ class Gathered:
         best: a mistake is told before anything runs.
         """
         if self.before and self.recipe.does == "run" and not self.recipe.absent:
-            self._planned(self.recipe.jobs([self._taken()]))
+            self._planned([(*job, *self._more) for job in self.recipe.jobs([self._taken()])])
+
+    @property
+    def _more(self) -> list[str]:
+        """What all of its jobs say besides."""
+        return [word("outputs", self.place.outputs), *([] if "plot" in self.recipe.set else ["plot=false"])]
 
     def _taken(self) -> dict[str, Any]:
         """What it takes of the first job of the earlier sweep."""

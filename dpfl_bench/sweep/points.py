@@ -12,10 +12,10 @@ from functools import lru_cache
 from pathlib import Path
 
 from dpfl_bench.checks.errors import ConfigError
-from dpfl_bench.config.compose import Composer
+from dpfl_bench.config.compose import Composed, Composer
 from dpfl_bench.config.rounds import divisors
 from dpfl_bench.config.settings import Settings
-from dpfl_bench.config.validate import settings
+from dpfl_bench.config.validate import says_clients, settings
 from dpfl_bench.privacy.refusals import PrivacyError
 from dpfl_bench.results.folder import RunFolder, RunState
 from dpfl_bench.results.provenance import Asker
@@ -48,11 +48,11 @@ def planned(
     jobs = [job for overrides in asked for job in _divided(composer, overrides, errors)]
     for number, overrides in enumerate(jobs, start=1):
         try:
-            run = _checked(composer, overrides)
+            run, run_id = _checked(composer, overrides)
         except (ConfigError, PrivacyError) as error:
             errors.append(f"job {number} of {len(jobs)} ({' '.join(overrides)}): {error}")
             continue
-        point = Point(overrides, config_dir, config_name, run.outputs, run.run_id)
+        point = Point(overrides, config_dir, config_name, run.outputs, run_id)
         first = points.setdefault(point.folder, (point, run))
         differing = [key for key in COMPARED if run.dataset.get(key) != first[1].dataset.get(key)]
         if differing:
@@ -62,15 +62,34 @@ def planned(
     return Planned(dict(points.values()), len(jobs), errors, twins)
 
 
+@dataclass(frozen=True)
+class _Job:
+    """A composed job. Jobs with the same settings are equal, whatever the order of their words."""
+
+    content: str
+    reference: int  # whose: jobs of one choice of groups share it
+    composed: Composed = field(compare=False)
+
+    @staticmethod
+    def of(composed: Composed) -> _Job:
+        content = repr((composed.config, says_clients(composed.overrides)))
+        return _Job(content, id(composed.reference), composed)
+
+
 @lru_cache(maxsize=10_000)
-def _checked(composer: Composer, overrides: tuple[str, ...]) -> Settings:
-    """A job's settings: artefacts of one paper share most of their jobs."""
-    run = settings(composer.job(overrides))
+def _checked(composer: Composer, overrides: tuple[str, ...]) -> tuple[Settings, str]:
+    """A job's settings and its run id: artefacts of one paper share most of their jobs."""
+    return _settings(composer, _Job.of(composer.job(overrides)))
+
+
+@lru_cache(maxsize=10_000)
+def _settings(_: Composer, job: _Job) -> tuple[Settings, str]:
+    run = settings(job.composed)
     if run.private or run.algo.get("coins"):
         from dpfl_bench.budget import before_data  # accountants import numpy
 
         before_data.check(run)
-    return run
+    return run, run.run_id
 
 
 def states_of(points: Iterable[Point]) -> dict[Point, RunState]:

@@ -27,7 +27,7 @@ from dpfl_bench.privacy.released.composition import Composition
 from dpfl_bench.privacy.released.views import view
 from dpfl_bench.problems.linear_problem import LinearProblem
 
-CLIENTS, ROUNDS, RUNS = 60, 4, 300
+CLIENTS, ROUNDS, RUNS = 60, 4, 100
 CLIP, MULTIPLIER = (
     1.0,
     1.0,

@@ -87,9 +87,11 @@ def test_half_of_all_records_each_by_whatever_name(way: str, own: Any) -> None:
     assert told["releases"][0]["times_of_worst_record"] == 10 * 50
     assert told["eps"] == pytest.approx(6.677, abs=1e-3)
     assert any("counted over all clients that hold it" in line for line in told["assumes"])
-    assert run(*HALVES, "partition=iid")["eps"] == pytest.approx(
-        1.999, abs=1e-3
-    )  # what it is where nobody shares a record
+
+
+@pytest.mark.slow
+def test_what_it_is_where_nobody_shares_a_record() -> None:
+    assert run(*HALVES, "partition=iid")["eps"] == pytest.approx(1.999, abs=1e-3)
 
 
 @pytest.mark.slow

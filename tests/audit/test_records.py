@@ -5,11 +5,9 @@ A right run: eps is no less than what is proved. Seeds are fixed, so no test fai
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 from helpers import audits
-from helpers.audits import Patch, audit_of, least_p, part
+from helpers.audits import Fault, assert_seen, audit_of
 from helpers.real_data import real_data
 
 RECORD = ("privacy=record", "algo=dp_fedavg", "rounds=2")
@@ -22,7 +20,7 @@ RIGHT: dict[str, tuple[str, ...]] = {
     "sampled clients, third party": (*FIXED, "sampled_clients=4", "privacy.observer=third_party"),
     "Poisson clients": (*POISSON, "sampled_clients=4", "client_sampling=poisson"),
     "overlap": (*FIXED, "partition=overlap"),
-    "a network": (*FIXED, "model=mlp"),
+    "a network": (*FIXED, "model=mlp", "model.hidden=[8]"),
 }
 
 
@@ -47,7 +45,6 @@ def test_a_poisson_cnn_holds() -> None:
     assert 0.95 * report["eps"] <= report["lower"] <= report["eps"]
 
 
-Fault = Callable[[Patch], None]
 FAULTS: dict[str, tuple[Fault, tuple[str, ...], str]] = {
     # the fault, the run, and a part that sees it
     "noise 5 % too small": (audits.record_noise_too_small, FIXED, "residuals"),
@@ -75,11 +72,9 @@ FAULTS: dict[str, tuple[Fault, tuple[str, ...], str]] = {
 }
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("name", FAULTS)
 def test_a_fault_is_seen(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     fault, overrides, seen_by = FAULTS[name]
     fault(monkeypatch)
-    report = audit_of(*overrides, canaries=100)
-    assert report["verdict"] == "violated"
-    assert part(report, seen_by)["verdict"] == "violated", report
-    assert least_p(report) < 1e-6
+    assert_seen(audit_of(*overrides, canaries=100), seen_by)

@@ -22,6 +22,7 @@ def folder() -> Path:
     return call("run", *SMALL).folder.absolute()
 
 
+@pytest.mark.slow
 def test_a_run_is_audited(folder: Path) -> None:
     said = call("audit", str(folder), "--json", *FEW)
     found = said.json
@@ -47,6 +48,7 @@ def test_settings_are_audited_before_a_run() -> None:
     assert not Path("elsewhere").exists()
 
 
+@pytest.mark.slow
 def test_a_violated_claim_is_exit_code_1(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     noise_too_small(monkeypatch)
     said = call("audit", str(folder), "--json", *FEW)
@@ -54,6 +56,7 @@ def test_a_violated_claim_is_exit_code_1(folder: Path, monkeypatch: pytest.Monke
     assert json.loads(said.out)["verdict"] == "violated"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("whole", [False, True])
 def test_the_record_alone_says_what_is_expected(folder: Path, whole: bool) -> None:
     """A record that claims more noise than the run has is refuted: by the noise, if its noise

@@ -9,15 +9,15 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from helpers.command import call, command
+from helpers.command import call
 from helpers.federations import CONF, settings_of
+from helpers.forks import Forks
 from helpers.image_files import believe, write_images
 from helpers.imported import loaded_by
 from helpers.served import serving
@@ -256,13 +256,13 @@ def test_fetch_offline_says_what_to_do(root: Path, monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.slow
-def test_two_processes_fetch_at_once(root: Path, url: str) -> None:
-    with ThreadPoolExecutor(2) as pool:
-        both = list(
-            pool.map(lambda _: command("data", "fetch", "mushrooms", *served(url), "--json"), range(2))
-        )
-    assert [said.json["whole"] for said in both] == [True, True]
-    assert [said.json["verified"] for said in both] == [True, True]
+def test_two_processes_fetch_at_once(server: Forks, root: Path, url: str) -> None:
+    words = ("data", "fetch", "mushrooms", *served(url), "--json")
+    outs = [Path("one.json"), Path("other.json")]
+    children = [server.lead(*words, out=out, err=out.with_suffix(".err")) for out in outs]
+    assert [child.end() for child in children] == [0, 0]
+    both = [json.loads(out.read_text()) for out in outs]
+    assert [(said["whole"], said["verified"]) for said in both] == [(True, True)] * 2
     assert (root / "libsvm" / "mushrooms").read_bytes() == CONTENT
     assert len(list((root / "libsvm").iterdir())) == 1
 

@@ -105,6 +105,7 @@ def test_a_stage_of_itself() -> None:
 # --- list papers ---
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize(
     "text",
     [

@@ -97,6 +97,7 @@ root: ~nouser/x       | dataset.root=~nouser/x: expected a path
 """
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("row", WRONG.strip().splitlines())
 def test_a_wrong_value_is_one_line(row: str, own: Path) -> None:
     line, says = (part.strip() for part in row.split("|"))
@@ -155,6 +156,7 @@ FILES = {
 }
 
 
+@pytest.mark.one_in(4)
 @pytest.mark.parametrize("name", FILES)
 def test_a_malformed_file_is_one_line(name: str, own: Path) -> None:
     content, says = FILES[name]

@@ -102,6 +102,7 @@ def test_every_verdict_follows_from_the_numbers(folder: Path) -> None:
     assert not found, "rows of no claim"
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not DERIVED, reason="no report has claims.csv")
 def test_another_number_would_be_seen() -> None:
     """The control: whatever holds as `better` does not where a seed of `of` is worse by far."""
@@ -209,6 +210,7 @@ def test_a_folder_of_the_machine_is_refused(around: str, top: str, here: Path) -
         commit_reports.main(["out"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["data.csv", "claims.csv"])
 def test_a_long_table_is_packed_the_same_way_each_time(name: str, here: Path) -> None:
     (finished() / name).write_text(long := DATA + DATA.splitlines()[1] * 9000)

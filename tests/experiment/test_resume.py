@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import torch
 from helpers.command import read
-from helpers.federations import settings_of
+from helpers.federations import GENERATED, settings_of
 from helpers.forks import Forks, rows_of
 from helpers.processes import until
 from helpers.runs import same_numbers
@@ -23,17 +23,12 @@ from dpfl_bench.config.settings import Settings
 from dpfl_bench.experiment import run, train
 from dpfl_bench.machine.signals import Interrupted
 
-KILLS = 20
-LONG = (
-    "total_steps=1600",
-    "local_steps=2",
-    "eval_every=50",
-    "checkpoint_every=37",
-    "repeats=2",
-    "plot=false",
-    "device=cpu",
-)
-SHORTER = ("total_steps=1000", "eval_every=30", "checkpoint_every=23")  # as many rows
+QUIET = (*GENERATED, "local_steps=2", "plot=false", "device=cpu")
+LONG = ("algo=dp_scaffnew", "total_steps=1200", "eval_every=30", "checkpoint_every=100000", *QUIET)
+# two seeds; the rows of metrics.csv are more than the kills, so that the last one still hits
+KILLED = ("eval_every=30", "checkpoint_every=23", "repeats=2", *QUIET)
+MANY, FEW = 12, 5
+STEPS = {MANY: 700, FEW: 400}
 CASES = {
     "dp_scaffnew": ("algo=dp_scaffnew",),  # every client's memory crosses rounds
     "dp_normfedavg": (
@@ -49,12 +44,14 @@ CASES = {
         "lr=.1",
     ),
     # the ledger of gradients
-    "dp_scaffold": ("algo=dp_scaffold", "privacy=record", "batch_size=2", "clients=30"),
+    "dp_scaffold": ("algo=dp_scaffold", "privacy=record", "batch_size=2"),
 }
 
 
-def kill_often(server: Forks, arguments: list[str], folder: Path, row: float, dice: random.Random) -> int:
-    """Start and kill the command KILLS times, four in five once it trains, the rest while it
+def kill_often(
+    server: Forks, arguments: list[str], folder: Path, row: float, kills: int, dice: random.Random
+) -> int:
+    """Start and kill the command so many times, four in five once it trains, the rest while it
     starts: how many hit the training.
 
     A row of metrics.csv takes about `row` seconds. The moments are counted in rows, and a fraction
@@ -62,7 +59,7 @@ def kill_often(server: Forks, arguments: list[str], folder: Path, row: float, di
     last kill.
     """
     hits = 0
-    for _ in range(KILLS):
+    for _ in range(kills):
         child = server.start(*arguments)
         at_start = dice.random() < 0.2
         training = (
@@ -78,40 +75,46 @@ def kill_often(server: Forks, arguments: list[str], folder: Path, row: float, di
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
-def test_twenty_kills_change_no_bit(server: Forks, name: str, tmp_path: Path) -> None:
-    given = ["run", *CASES[name], *LONG, *SHORTER]
+def test_kills_change_no_bit(server: Forks, name: str, tmp_path: Path) -> None:
+    """A dozen at any moment of a run; of the others, whose states hold other things, a few."""
+    kills = MANY if name == "dp_scaffnew" else FEW
+    given = ["run", *CASES[name], f"total_steps={STEPS[kills]}", *KILLED]
     run_id = settings_of(*given[1:]).run_id
     whole, cut = (tmp_path / way / "runs" / run_id for way in ("whole", "cut"))
     assert server.run(*given, f"outputs={tmp_path / 'whole'}") == 0
     row = read(whole, "result.json")["seconds"] / rows_of(whole)
     cut_command = [*given, f"outputs={tmp_path / 'cut'}"]
-    hits = kill_often(server, cut_command, cut, row, random.Random(name))
-    assert hits >= 10, f"only {hits} of {KILLS} kills hit the training"
+    hits = kill_often(server, cut_command, cut, row, kills, random.Random(name))
+    assert hits >= kills // 2, f"only {hits} of {kills} kills hit the training"
     assert server.run(*cut_command) == 0
     same_numbers(whole, cut)
+
+
+@pytest.fixture(scope="module")
+def undisturbed(server: Forks, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    outputs = tmp_path_factory.mktemp("undisturbed")
+    assert server.run("run", *LONG, f"outputs={outputs}") == 0
+    return outputs / "runs" / settings_of(*LONG).run_id
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_saves_and_exits_with_its_code(
-    server: Forks, number: signal.Signals, code: int, tmp_path: Path
+    server: Forks, undisturbed: Path, number: signal.Signals, code: int, tmp_path: Path
 ) -> None:
-    given = ["run", "algo=dp_scaffnew", *LONG, "repeats=1", "checkpoint_every=100000"]
-    run_id = settings_of(*given[1:]).run_id
-    whole, cut = (tmp_path / way / "runs" / run_id for way in ("whole", "cut"))
-    assert server.run(*given, f"outputs={tmp_path / 'whole'}") == 0
-    child = server.start(*given, f"outputs={tmp_path / 'cut'}")
+    given, cut = ("run", *LONG, f"outputs={tmp_path}"), tmp_path / "runs" / undisturbed.name
+    child = server.start(*given)
     assert child.trains_in(cut, rows=5)
     child.kill(number)
     assert child.end() == code
     status = read(cut, "status.json")
     assert (status["status"], status["error"]) == ("interrupted", f"stopped by {number.name}")
     kept = torch.load(cut / "checkpoint" / "latest.pt", weights_only=True)
-    assert kept["done"] >= 200, "it goes on where it was"
+    assert kept["done"] >= 120, "it goes on where it was"
     assert not (cut / "result.json").exists()
-    assert server.run(*given, f"outputs={tmp_path / 'cut'}") == 0
+    assert server.run(*given) == 0
     assert read(cut, "status.json")["status"] == "done"
-    same_numbers(whole, cut)
+    same_numbers(undisturbed, cut)
 
 
 def test_a_signal_saves_the_round_at_hand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -156,7 +159,7 @@ def test_what_another_process_finished_meanwhile_is_left_alone(
 
 @pytest.mark.slow
 def test_a_signal_ends_a_sweep(server: Forks, tmp_path: Path) -> None:
-    given = (*LONG, "repeats=1")
+    given = (*LONG, "total_steps=600", "eval_every=10")
     sweep = ["run", "-m", "seed=0,5", *given, f"outputs={tmp_path}"]
     ids = [settings_of(f"seed={seed}", *given).run_id for seed in (0, 5)]
     child = server.start(*sweep)

@@ -359,9 +359,18 @@ def released(problem: Problem, batch: Batch, y: Tensor, clip: float | None) -> t
     return passage.gradient(problem, y, batch), passage
 
 
-@pytest.mark.parametrize("size", [1.0, 1e3])
-@pytest.mark.parametrize("clip", [1e-6, 0.8])
-@pytest.mark.parametrize(("kind", "backend"), problems())
+# C and the size of the model; the backends that `auto` takes on a CPU see all four pairs
+PAIRS = [(1e-6, 1e3), (0.8, 1.0), (1e-6, 1.0), (0.8, 1e3)]
+
+
+@pytest.mark.parametrize(
+    ("kind", "backend", "clip", "size"),
+    [
+        (kind, backend, *pair)
+        for kind, backend in problems()
+        for pair in PAIRS[: 4 if backend in ("flat", "closed form") else 2]
+    ],
+)
 def test_one_record_at_the_gradient_door(kind: str, backend: str, clip: float, size: float) -> None:
     """Whatever it holds, at a model of usual numbers and at one of large ones."""
     problem, dtype = problem_of(kind, backend), torch.float32

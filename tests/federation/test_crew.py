@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from helpers.algorithms import Algo
-from helpers.crews import by_this_process, by_workers, differing, in_chunks, same_with_every_crew, trace_of
+from helpers.crews import by_this_process, by_workers, differing, in_chunks, same_with_a_crew, trace_of
 from helpers.federations import TINY, player_of, settings_of
 from helpers.processes import cpu_seconds
 from helpers.small_networks import CNN, LSTM, WORDS, images, sentences
@@ -28,7 +28,7 @@ pytestmark = pytest.mark.one_in(16)
 
 LOTS = {"batch_size": 4, "sampled_clients": 9}
 ROUNDING = {"float32": 1e-5, "float64": 1e-13}
-LONGER = (*(o for o in TINY if not o.startswith("rounds")), "rounds=30")
+LONGER = (*(o for o in TINY if not o.startswith("rounds")), "rounds=15")
 SHORTER = (*(o for o in TINY if not o.startswith("rounds")), "rounds=2")
 
 
@@ -38,12 +38,18 @@ def _in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(evaluation, "BATCH_NUMBERS", 100)
 
 
+@pytest.mark.parametrize("name", ["dp_scaffold", "dp_fedexp"])
+def test_crews_of_one_two_and_three(name: str) -> None:
+    settings = settings_of(*TINY, f"algo={name}", "sampled_clients=9")
+    same_with_a_crew(in_chunks(settings), counts=(1, 2, 3))
+
+
 # algorithms
 
 
 @pytest.mark.slow
 def test_every_algorithm(algo: Algo) -> None:
-    expected = same_with_every_crew(in_chunks(algo.settings(**LOTS)))
+    expected = same_with_a_crew(in_chunks(algo.settings(**LOTS)))
     assert bool(expected["memory"][0]) == player_of(algo.settings()).player.algorithm.remembers
 
 
@@ -76,14 +82,14 @@ VARIANTS = {
 @pytest.mark.slow
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_every_way_through_the_doors(variant: str) -> None:
-    same_with_every_crew(in_chunks(settings_of(*TINY, *VARIANTS[variant], "sampled_clients=9")))
+    same_with_a_crew(in_chunks(settings_of(*TINY, *VARIANTS[variant], "sampled_clients=9")))
 
 
 @pytest.mark.slow
 def test_privunit() -> None:
     eps = [f"privacy.eps{k}=3" for k in range(3)]
     overrides = [o for o in TINY if "noise_multiplier" not in o]
-    same_with_every_crew(
+    same_with_a_crew(
         in_chunks(
             settings_of(*overrides, "algo=dp_fedexp", "privacy=local", "privacy.mechanism=privunit", *eps)
         )
@@ -93,7 +99,7 @@ def test_privunit() -> None:
 @pytest.mark.slow
 def test_the_median_is_of_the_whole_cohort() -> None:
     """One group, whatever the chunk: only evaluation is shared out."""
-    same_with_every_crew(
+    same_with_a_crew(
         in_chunks(settings_of(*TINY, "algo=dp_fedavg", "privacy.clip=median", "sampled_clients=9")), groups=1
     )
 
@@ -109,13 +115,13 @@ def test_poisson_cohorts(name: str) -> None:
     sizes = [len(first.schedule.cohort(index)) for index in range(first.schedule.rounds)]
     assert min(sizes) == 0
     assert max(sizes) >= 5
-    same_with_every_crew(settings, groups=sizes[0])
+    same_with_a_crew(settings, groups=sizes[0])
 
 
 @pytest.mark.slow
 def test_poisson_lots_that_are_empty() -> None:
     neighbours = ("privacy.neighbours=add_remove_one", "sampled_clients=9")
-    same_with_every_crew(
+    same_with_a_crew(
         in_chunks(settings_of(*TINY, "algo=dp_scaffold", "privacy=record", "sample_rate=0.04", *neighbours))
     )
 
@@ -127,7 +133,7 @@ def test_groups_that_are_larger_than_a_chunk(limit: int, monkeypatch: pytest.Mon
     for where in (round_player, workers):
         monkeypatch.setattr(where, "most_groups", lambda dimension: limit)
     for name in ("dp_scaffold", "dp_fedexp"):
-        same_with_every_crew(in_chunks(settings_of(*TINY, f"algo={name}", "sampled_clients=9")), groups=limit)
+        same_with_a_crew(in_chunks(settings_of(*TINY, f"algo={name}", "sampled_clients=9")), groups=limit)
 
 
 def test_most_groups() -> None:
@@ -149,7 +155,7 @@ def test_more_chunks_than_groups() -> None:
     settings = settings_of(
         *hundred, "algo=dp_scaffnew", "clients=100", "dataset.clients=100", "dataset.records_per_client=5"
     )
-    same_with_every_crew(in_chunks(settings, 1), groups=64)
+    same_with_a_crew(in_chunks(settings, 1), groups=64)
 
 
 # networks
@@ -170,7 +176,7 @@ def test_convolutions(backend: str, level: str, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(evaluation, "BATCH_NUMBERS", 720)  # as many records as elsewhere
     settings = settings_of(*SHORTER, *LEVELS[level], "sampled_clients=9", "lr=0.3")
     engine = dataclasses.replace(settings.engine, backend=backend)  # type: ignore[arg-type]
-    same_with_every_crew(in_chunks(dataclasses.replace(settings, model=CNN, engine=engine)), images)
+    same_with_a_crew(in_chunks(dataclasses.replace(settings, model=CNN, engine=engine)), images)
 
 
 @pytest.mark.slow
@@ -178,7 +184,7 @@ def test_convolutions(backend: str, level: str, monkeypatch: pytest.MonkeyPatch)
 def test_sequences(level: str) -> None:
     settings = settings_of(*SHORTER, *LEVELS[level], "sampled_clients=9", "lr=0.3")
     dataset = {**settings.dataset, **WORDS}
-    same_with_every_crew(in_chunks(dataclasses.replace(settings, model=LSTM, dataset=dataset)), sentences)
+    same_with_a_crew(in_chunks(dataclasses.replace(settings, model=LSTM, dataset=dataset)), sentences)
 
 
 # what these tests would see
@@ -266,7 +272,7 @@ def test_who_looks_sees_the_next_question(monkeypatch: pytest.MonkeyPatch) -> No
 @pytest.mark.parametrize("name", ["dp_fedavg", "dp_scaffold", "dp_fedexp_scaffold"])
 def test_another_chunk_is_equal_up_to_rounding(name: str, dtype: str) -> None:
     settings = settings_of(*TINY, f"algo={name}", "sampled_clients=9", f"dtype={dtype}")
-    ends = [trace_of(player_of(in_chunks(settings, chunk)), by_workers(2)) for chunk in (1, 2, 4, 9)]
+    ends = [trace_of(player_of(in_chunks(settings, chunk)), by_this_process) for chunk in (1, 2, 4, 9)]
     for end in ends[1:]:
         assert differing(end, ends[0])  # sums of other groups
         for what in ("server.x", "memory"):

@@ -23,19 +23,28 @@ from helpers.runs import same_numbers
 
 pytestmark = pytest.mark.slow
 
-EVALUATED = 25  # rounds between two rows of metrics.csv
+EVALUATED = 10  # rounds between two rows of metrics.csv
+SAVED = 23  # rounds between two checkpoints
 LONG = (
-    "total_steps=700",
+    "total_steps=340",
     "local_steps=2",
     f"eval_every={EVALUATED}",
-    "checkpoint_every=60",
+    f"checkpoint_every={SAVED}",
     "plot=false",
     "device=cpu",
-    "engine.chunk=10",
+    "engine.chunk=30",
 )
 CASES = {
     "dp_scaffnew": ("algo=dp_scaffnew", *LONG),  # 90 clients' memories are shared
-    "dp_scaffold": ("algo=dp_scaffold", "privacy=record", "batch_size=2", "clients=30", "lr=.1", *LONG),
+    "dp_scaffold": (
+        "algo=dp_scaffold",
+        "privacy=record",
+        "batch_size=2",
+        "clients=30",
+        "lr=.1",
+        *LONG,
+        "engine.chunk=10",
+    ),
 }
 
 
@@ -146,18 +155,19 @@ def test_a_killed_worker(
     same_numbers(whole.folder, whole.again(tmp_path, workers=2))
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)
-@pytest.mark.parametrize("later", [1, 2])
+@pytest.mark.parametrize(
+    ("number", "installed", "later"), [(signal.SIGINT, True, 1), (signal.SIGTERM, False, 2)]
+)
 def test_a_signal_to_the_whole_group(
-    whole: Whole, number: signal.Signals, later: int, tmp_path: Path
+    whole: Whole, number: signal.Signals, installed: bool, later: int, tmp_path: Path
 ) -> None:
-    with started(whole, tmp_path, installed=later == 1) as run:
+    with started(whole, tmp_path, installed=installed) as run:
         os.killpg(run.pid, number)
         assert run.end() == 128 + number
     status = read(run.folder, "status.json")
     assert (status["status"], status["error"]) == ("interrupted", f"stopped by {number.name}")
     kept = torch.load(run.folder / "checkpoint" / "latest.pt", weights_only=True)
-    assert kept["done"] % 60 != 0, "the round at hand, or an unlucky one in 60"
+    assert kept["done"] % SAVED != 0, f"the round at hand, or an unlucky one in {SAVED}"
     assert "Traceback" not in (tmp_path / "stderr.txt").read_text()
     same_numbers(whole.folder, whole.again(tmp_path, workers=later))
 

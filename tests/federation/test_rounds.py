@@ -7,22 +7,39 @@ from __future__ import annotations
 import math
 import os
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
+import model_rounds
 import pytest
 from helpers.command import QUICK, call, metrics, read
 from helpers.federations import CONF
 from model_rounds import CASES, is_whole, lacking, sample, tried
 
+from dpfl_bench.data import ixi, messidor
+from dpfl_bench.federation import round_player, workers
+
 UNITS = {"client": ("dp_fedavg",), "record": ("dp_scaffold", "privacy=record")}
-# of VGG-11. The first is so large that, as of the whole, one vector of sums fits (`most_groups`);
-# SCAFFOLD has many vectors
-HEADS = {"client": "[1024,64]", "record": "[64,64]"}
+# of photographs and of volumes, pixels a side: a round's way does not depend on it, its time does
+SIDE, SIDES = 64, (12, 15, 12)
+LARGE = {  # whose loss takes longest: that of two training records is enough
+    "messidor": (f"dataset.shape=[3,{SIDE},{SIDE}]", "dataset.test_fraction=0.1"),
+    "ixi": (f"dataset.shape=[1,{','.join(map(str, SIDES))}]",),
+    "reddit": (),
+    "shakespeare": (),
+    "cifar10": (),
+    "femnist": (),
+}
 
 
 @pytest.fixture(scope="module")
-def samples(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("samples")
+def samples(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(model_rounds, "TRAINING", 100)
+        patch.setattr(model_rounds, "TEST", 30)
+        patch.setattr(messidor, "SIZE", SIDE)
+        patch.setattr(ixi, "SHAPE", SIDES)
+        yield tmp_path_factory.mktemp("samples")
 
 
 @pytest.mark.slow
@@ -30,14 +47,16 @@ def samples(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("name", CASES)
 def test_one_round(name: str, unit: str, samples: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     case, (algo, *asked) = CASES[name], UNITS[unit]
-    if case.model == "vgg11":  # whole it has 515 MB a vector
-        asked += [f"model.hidden={HEADS[unit]}"]
+    if case.model == "vgg11":  # whole it has 515 MB a vector, and one vector of sums fits
+        asked += ["model.hidden=[64,64]", f"model.pooled={SIDE // 32}"]  # no averaging, as at 224
+        for where in (round_player, workers):
+            monkeypatch.setattr(where, "most_groups", lambda dimension: 1)
     root = Path(os.environ.get("DPFL_DATA_DIR", "/nonexistent"))
     if lacks := lacking(case.dataset, root):
         pytest.skip(f"real data: set DPFL_DATA_DIR to a folder with {lacks}")
     monkeypatch.setenv("DPFL_DATA_DIR", str(sample(case.dataset, root, samples)))
-    if case.dataset in ("messidor", "ixi"):  # the loss of all their large images takes longest
-        asked += ["train_subset=2", *(["dataset.test_fraction=0.1"] if case.dataset == "messidor" else [])]
+    if case.dataset in LARGE:
+        asked += ["train_subset=2", *LARGE[case.dataset]]
     if unit == "record":  # each worker would try anew whether the model's records stay apart
         asked += ["engine.workers=1"]
     asked += [f"algo={algo}", f"batch_size={min(2, case.lot)}", "eps=8", "rounds=1", "local_steps=1"]

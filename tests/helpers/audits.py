@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 
-from dpfl_bench.audit import record_plays, whole_audit
+from dpfl_bench.audit import record_plays, scalars, whole_audit
 from dpfl_bench.audit.audited_run import Asked
 from dpfl_bench.config.settings import Privacy
 from dpfl_bench.federation.clients import Federation
@@ -30,16 +30,19 @@ from helpers.federations import TINY, settings_of
 Patch = pytest.MonkeyPatch
 Report = dict[str, Any]
 CONFIDENCE = 0.95
+# many parameters: a round releases as many numbers, and fewer rounds tell as much of the noise
+WIDE = (*TINY, "dataset.dimension=40")
 
 
-def audit_of(*overrides: str, canaries: int = 500, base: tuple[str, ...] = TINY) -> Report:
-    """Of settings that were not run, by default on the tiny federation. Fewer lots than a user's
-    audit has.
+def audit_of(*overrides: str, canaries: int = 500, base: tuple[str, ...] = WIDE) -> Report:
+    """Of settings that were not run, by default on a small federation. Fewer lots and fewer draws
+    of scalars than a user's audit has.
     """
     settings = settings_of(*base, *overrides)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(record_plays, "LEAST_LOTS", 1000)
         patch.setattr(record_plays, "LEAST_NUMBERS", 20_000)
+        patch.setattr(scalars, "DRAWS", 4000)
         return whole_audit.audit(Asked(settings, RunFolder(Path("nowhere")), None), CONFIDENCE, canaries)
 
 
@@ -50,6 +53,16 @@ def part(report: Report, name: str) -> dict[str, Any]:
 
 def least_p(report: Report) -> float:
     return min(each["p"] for each in report["parts"] if each["p"] is not None)
+
+
+Fault = Callable[[Patch], None]
+
+
+def assert_seen(report: Report, by: str) -> None:
+    """By one part at least, and beyond doubt."""
+    assert report["verdict"] == "violated", report
+    assert part(report, by)["verdict"] == "violated", report
+    assert least_p(report) < 1e-6
 
 
 # what is planted

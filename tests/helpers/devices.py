@@ -19,6 +19,7 @@ from dpfl_bench.federation.alone import Alone
 from dpfl_bench.federation.diagnostics import Diagnostics
 from dpfl_bench.federation.evaluation import evaluate
 from dpfl_bench.federation.state import TrainingState
+from dpfl_bench.problems.module import ModuleProblem
 from helpers import twin
 from helpers.algorithms import Algo
 from helpers.federations import TINY, Played, player_of, player_on, settings_of
@@ -65,8 +66,9 @@ def numbers(played: Played) -> tuple[dict[str, np.ndarray], twin.Seen]:
         found[f"taken {done}"] = state.ledger.taken.copy()
     x, problem, federation = state.output, played.job.problem, played.job.data.federation
     found["scores"] = np.array(dataclasses.astuple(evaluate(problem, federation, x)))
-    between = dissimilarity.dissimilarity(Alone(played.player).gradients(x), federation.clients)
-    found["dissimilarity"] = np.array(between)
+    if not isinstance(problem, ModuleProblem):  # a network's gradients are those of its rounds
+        between = dissimilarity.dissimilarity(Alone(played.player).gradients(x), federation.clients)
+        found["dissimilarity"] = np.array(between)
     return found, seen
 
 

@@ -37,12 +37,14 @@ CONF = Path(conf.__path__[0])
 
 # a generated federation that loads in milliseconds: 10 clients, 12 training records each, 3
 # classes, 18 parameters
-TINY = (
+GENERATED = (
     "dataset=synthetic_logistic", "dataset.dimension=5", "dataset.classes=3",
-    "dataset.records_per_client=15", "dataset.beta=1.0",
-    "dataset.clients=10", "clients=10", "rounds=4", "local_steps=3", "device=cpu", "plot=false",
-    "privacy.calibration=fixed",
-    "privacy.noise_multiplier=0.5",
+    "dataset.records_per_client=15", "dataset.beta=1.0", "dataset.clients=10", "clients=10",
+)  # fmt: skip
+TINY = (
+    *GENERATED,
+    "rounds=4", "local_steps=3", "device=cpu", "plot=false",
+    "privacy.calibration=fixed", "privacy.noise_multiplier=0.5",
 )  # fmt: skip
 
 

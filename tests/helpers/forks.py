@@ -22,6 +22,7 @@ from helpers.command import Said
 from helpers.processes import until
 
 TESTS = Path(__file__).parent.parent
+NOWHERE = Path(os.devnull)
 # One for all workers of pytest-xdist, and it ends with the session. It asks git and hashes the
 # code, too: what a process asks once, its children know.
 IMPORTER = f"""
@@ -175,9 +176,9 @@ class Forks:
             code = self._placed(arguments, Path.cwd() / (cwd or ""), out, err, leads=False).end()
             return Said(code, out.read_text(), err.read_text())
 
-    def lead(self, *arguments: str, err: Path) -> Child:
+    def lead(self, *arguments: str, err: Path, out: Path = NOWHERE) -> Child:
         """Start these arguments in a process group of their own, as a shell starts a command."""
-        return self._placed(arguments, Path.cwd(), Path(os.devnull), err, leads=True)
+        return self._placed(arguments, Path.cwd(), out, err, leads=True)
 
     def _placed(self, arguments: Sequence[str], cwd: Path, out: Path, err: Path, leads: bool) -> Child:
         place = {"environment": dict(os.environ), "cwd": str(cwd), "out": str(out), "err": str(err)}

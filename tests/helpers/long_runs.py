@@ -41,20 +41,20 @@ def pid_of(crew: Workers, number: int = 0) -> int:
     return pid
 
 
-def six_hundred_rounds() -> None:
+def three_hundred_rounds() -> None:
     """A leak grows in every window. A full garbage collection of Python unshares pages in one."""
     gc.collect()
     gc.freeze()  # as the command does: a collection would unshare pages, each process's for itself
     given = [o for o in GIVEN if not o.startswith("rounds")]
-    played = player_of(in_chunks(settings_of(*given, "rounds=600"), 1))
+    played = player_of(in_chunks(settings_of(*given, "rounds=300"), 1))
     seen = []
     with crew_of(played, 2) as crew:
         pids = [os.getpid(), *(pid_of(crew, number) for number in range(2))]
         for done in play(played, crew):
             crew.losses(played.start.server.x, True)
-            if done in (100, 350, 600):
+            if done in (60, 180, 300):
                 seen.append([(pss(pid, "Anon", "Shmem"), len(os.listdir(f"/proc/{pid}/fd"))) for pid in pids])
     for (first, *files), (second, *files_then), (third, *files_late) in zip(*seen, strict=True):
         assert files == files_then == files_late
         growth = min(second - first, third - second)
-        assert growth < 2**19, f"{growth} bytes in 250 rounds"
+        assert growth < 2**18, f"{growth} bytes in 120 rounds"

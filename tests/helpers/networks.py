@@ -128,7 +128,7 @@ BY_HAND = [
         ([3, 40, 32], ("model.pooled=2", "model.hidden=[9,7]")),
     ),
     Case("vgg11_light", CIFAR, 10, VGG + fc(512, 10)),
-    Case("vgg11_light", MESSIDOR, 2, VGG + fc(512, 2), ([3, 64, 64], ())),
+    Case("vgg11_light", MESSIDOR, 2, VGG + fc(512, 2), ([3, 40, 32], ())),
     Case("unet3d", IXI, 1, UNET, ([1, 9, 11, 6], ())),  # sizes that cannot be halved
     Case("lstm", [10], 10_000, 10_000 * 256 + LSTM_LAYERS + fc(256, 10_000), ([4], ())),
     Case("lstm", [80], 80, 80 * 256 + LSTM_LAYERS + fc(256, 80), ([5], ()), ("model.every_position=false",)),

@@ -7,6 +7,8 @@ import json
 import re
 import shutil
 import subprocess
+import tempfile
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -60,9 +62,17 @@ def artefact(papers: Path, name: str, at: str = "smoke-paper", figures: int = 1,
     (folder / "verdict.json").write_text(json.dumps(record))
     (folder / "table.csv").write_text(TABLE)
     for number in range(figures):
-        marks = [Mark("", "", line, float(k), 0.1 * k) for line in ("dp_fedavg", "fedavg") for k in range(3)]
-        save(draw(marks, Look(title="Errors", width="single")), folder / f"figure{number}", ("svg",))
+        (folder / f"figure{number}.svg").write_bytes(_figure())
     return folder
+
+
+@cache
+def _figure() -> bytes:
+    """Drawn once, for many tests ask for it."""
+    marks = [Mark("", "", line, float(k), 0.1 * k) for line in ("dp_fedavg", "fedavg") for k in range(3)]
+    with tempfile.TemporaryDirectory() as folder:
+        (file,) = save(draw(marks, Look(title="Errors", width="single")), Path(folder, "figure"), ("svg",))
+        return file.read_bytes()
 
 
 def browser() -> str:

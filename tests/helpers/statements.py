@@ -38,10 +38,14 @@ def verdict(kind: str, sources: Sequence[Source], terms: dict[str, Any], **more:
 
 
 def shares(
-    kind: str, make: Callable[[np.random.Generator], Sequence[Source]], times: int, terms: dict[str, Any]
+    kind: str,
+    make: Callable[[np.random.Generator], Sequence[Source]],
+    times: int,
+    terms: dict[str, Any],
+    **asked: Any,
 ) -> dict[str, float]:
     """How often it has each verdict, of so many draws."""
-    stated = Claim(y="y", kind=kind, terms=terms)
+    stated = Claim(y="y", kind=kind, terms=terms, **asked)
     draws = (make(np.random.default_rng((7, n))) for n in range(times))
     found = Counter(claim.test(stated, sources, digits=()).verdict for sources in draws)
     return {word: found[word] / times for word in (YES, NO, OPEN)}

@@ -53,6 +53,7 @@ WAITING = {
     aten.unique_consecutive.default,
     aten.repeat_interleave.Tensor,
 }
+CROSSING = MOVES | INDEXING | WAITING | {aten.where.self}
 
 
 class Apart(RuntimeError):
@@ -146,21 +147,27 @@ class Twin(torch.Tensor):
 def played(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """One operation, with the numbers that its tensors hold."""
     twins: dict[int, Twin] = {}
+    strangers = False
 
     def here(value: Any) -> Any:
+        nonlocal strangers
         if isinstance(value, Twin):
             twins[id(value.here)] = value
             return value.here
         if isinstance(value, (list, tuple)):
-            return type(value)(map(here, value))
+            return type(value)([here(each) for each in value])
+        strangers = strangers or isinstance(value, Tensor)
         return value
 
-    _refuse_mixtures(op, args, kwargs)
+    given, named = [here(value) for value in args], {name: here(value) for name, value in kwargs.items()}
+    if strangers:
+        _refuse_mixtures(op, args, kwargs)
     there = _ends_there(op, args, kwargs)
-    _count(op, args, kwargs, there)
-    if kwargs.get("device") is not None:
-        kwargs = {**kwargs, "device": torch.device("cpu")}
-    found = BY_HAND.get(op, op)(*here(args), **{name: here(value) for name, value in kwargs.items()})
+    if _watching and op in CROSSING:
+        _count(op, args, kwargs, there)
+    if named.get("device") is not None:
+        named["device"] = torch.device("cpu")
+    found = BY_HAND.get(op, op)(*given, **named)
 
     def back(value: Any) -> Any:
         if isinstance(value, Tensor):
@@ -168,13 +175,18 @@ def played(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
                 return twins[id(value)]
             return Twin(value) if there and not isinstance(value, Twin) else value
         if isinstance(value, (list, tuple)):
-            return type(value)(map(back, value))
+            return type(value)([back(each) for each in value])
         return value
 
-    if torch.Tag.inplace_view in op.tags:  # torch changes what it knows of the tensor
+    if _changes_the_view(op):  # torch changes what it knows of the tensor
         with no_dispatch():
             op(*args, **kwargs)
     return args[0] if op is aten.copy_.default else back(found)
+
+
+@cache
+def _changes_the_view(op: Any) -> bool:
+    return torch.Tag.inplace_view in op.tags
 
 
 def _tensors(value: Any) -> Iterator[Tensor]:
@@ -214,8 +226,6 @@ def _ends_there(op: Any, args: Any, kwargs: Any) -> bool:
 
 
 def _count(op: Any, args: Any, kwargs: Any, there: bool) -> None:
-    if not _watching:
-        return
     name = str(op).removeprefix("aten.")
     masks = op in INDEXING and any(t.dtype == torch.bool for t in _tensors(args[1]))
     if op in WAITING or masks or (op in MOVES and not there):
@@ -344,7 +354,12 @@ class _Module:
 
 @cache
 def device() -> torch.device:
-    """The device; the first call makes it known to torch, in this process for good."""
+    """The device; the first call makes it known to torch, in this process for good.
+
+    The first backward pass of a process starts a thread for each device that is known by then, and
+    with such threads a process may not fork workers.
+    """
+    torch.ones(1, requires_grad=True).sum().backward()
     backend_registration._setup_privateuseone_for_python_backend(NAME, _Module())
     library = torch.library.Library("aten", "IMPL")
     for name, op in FACTORIES.items():

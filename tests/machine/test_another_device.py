@@ -49,7 +49,7 @@ from dpfl_bench.privacy import bounding
 from dpfl_bench.problems.module import ModuleProblem
 
 
-@pytest.mark.one_in(7)
+@pytest.mark.one_in(16)
 @pytest.mark.parametrize(
     ("algo", "door"),
     [(algo, door) for algo in ALGORITHMS for door in doors_of(algo)],
@@ -63,7 +63,7 @@ def test_every_algorithm_at_every_door(algo: Algo, door: str) -> None:
     assert_crossings(assert_same(settings), settings, door)
 
 
-@pytest.mark.one_in(4)
+@pytest.mark.one_in(8)
 @pytest.mark.parametrize(
     ("name", "unit", "backend"),
     [(name, unit, each) for name in MODELS for unit in UNITS for each in backends_of(name, unit)],

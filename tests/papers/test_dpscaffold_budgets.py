@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from functools import cache
+from pathlib import Path
 from typing import Protocol
 
 import pytest
@@ -15,13 +16,15 @@ from dpfl_bench.papers.overlays import Reading
 from dpfl_bench.results.verdicts.printed import DIFFERS, EXACT, Match, matches
 from dpfl_bench.sweep.gathered import CONFIG, Place
 
+pytestmark = pytest.mark.one_in(3)
+
 
 class Planned(Protocol):
     def __call__(self, name: str, sweep: str, reading: Reading) -> Evidence: ...
 
 
 @pytest.fixture(scope="module")
-def planned(tmp_path_factory: pytest.TempPathFactory) -> Planned:
+def planned(tmp_path_factory: pytest.TempPathFactory, calibrations: Path) -> Planned:
     """That sweep of the artefact alone; at the smoke scale it is the paper's setting, too."""
     folder = tmp_path_factory.mktemp("planned")
 
@@ -32,7 +35,7 @@ def planned(tmp_path_factory: pytest.TempPathFactory) -> Planned:
         place = Place(str(folder), None, compose.composer(None, CONFIG))
         evidence = Evidence(only, "smoke", reading, place)
         with pytest.MonkeyPatch.context() as patch:
-            patch.setenv("DPFL_CACHE_DIR", str(folder))
+            patch.setenv("DPFL_CACHE_DIR", str(calibrations))
             evidence.plan(0)
             evidence.read(0)
         return evidence

@@ -1,4 +1,4 @@
-"""Every scale and reading of the artefacts of `balancing` and `normalized` has valid jobs."""
+"""Every scale and reading of every artefact has valid jobs."""
 
 from __future__ import annotations
 
@@ -10,14 +10,23 @@ from helpers.command import call
 from dpfl_bench.papers.artefact import artefacts
 from dpfl_bench.papers.overlays import READINGS, SCALES
 
-PAPERS = {"balancing": 12, "normalized": 5}
+PAPERS = {"balancing": 12, "normalized": 5, "dpscaffold": 12, "fedexp": 6, "pfl": 4}
 
 
-@pytest.mark.parametrize("paper", PAPERS)
+AT_FULL = ("balancing", "normalized")  # those with most jobs
+FAST = [("smoke", paper) for paper in AT_FULL]
+
+
 @pytest.mark.parametrize(
-    "scale", [pytest.param(scale, marks=pytest.mark.slow if scale == "full" else ()) for scale in SCALES]
+    ("scale", "paper"),
+    [
+        pytest.param(scale, paper, marks=() if (scale, paper) in FAST else pytest.mark.slow)
+        for scale in SCALES
+        for paper in PAPERS
+        if scale != "full" or paper in AT_FULL
+    ],
 )
-def test_every_job_is_valid(paper: str, scale: str) -> None:
+def test_every_job_is_valid(scale: str, paper: str) -> None:
     """At full scale 2,400 of them, and those that follow from them."""
     names = [name for name in artefacts() if name.startswith(f"{paper}/")]
     assert len(names) == PAPERS[paper]

@@ -44,22 +44,15 @@ def lower_pld(rate: float, times: int, noise: float, delta: float) -> float:
     return float(single.self_compose(times).get_epsilon_for_delta(delta))
 
 
-def fits(eps: float, rate: float, times: int, noise: float, delta: float) -> bool:
-    """Not below what is spent, and at most 1 % above our own PLD."""
-    return (
-        lower_pld(rate, times, noise, delta)
-        <= eps
-        <= 1.01 * epsilon(Composition("poisson", times, rate), noise, delta, "pld")
-    )
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(("rate", "times", "noise", "delta"), POISSON)
 def test_against_pld(rate: float, times: int, noise: float, delta: float) -> None:
+    """Not below what is spent, and at most 1 % above our own PLD."""
     released = Composition("poisson", times, rate)
-    assert fits(epsilon(released, noise, delta, "prv"), rate, times, noise, delta)
+    low, high = lower_pld(rate, times, noise, delta), 1.01 * epsilon(released, noise, delta, "pld")
+    assert low <= epsilon(released, noise, delta, "prv") <= high
     for wrong in (0.9, 1.1):  # the negative control: a noise 10 % off
-        assert not fits(epsilon(released, wrong * noise, delta, "prv"), rate, times, noise, delta)
+        assert not low <= epsilon(released, wrong * noise, delta, "prv") <= high
 
 
 @pytest.mark.parametrize(

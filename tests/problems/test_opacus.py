@@ -121,6 +121,7 @@ def apart(one: Tensor, other: Tensor) -> float:
 # the same numbers
 
 
+@pytest.mark.one_in(8)
 @pytest.mark.parametrize("held", [True, False], ids=["kept", "computed again"])
 @pytest.mark.parametrize("records", [1, 4, 100])
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
@@ -247,6 +248,7 @@ LOTS = {
 }
 
 
+@pytest.mark.one_in(5)
 @pytest.mark.parametrize("lots", LOTS)
 def test_a_private_run_is_that_of_loop(lots: str) -> None:
     """The same lots, cohorts and noise; C is such that it clips."""

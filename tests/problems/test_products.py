@@ -15,7 +15,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from helpers.crews import in_chunks, same_with_every_crew
+from helpers.crews import in_chunks, same_with_a_crew
 from helpers.federations import TINY, player_of, settings_of
 from helpers.kernels import ROUNDING, SHAPES, check_kernels, drawn, looped
 from torch import Tensor
@@ -164,7 +164,7 @@ def test_packed() -> None:
 def test_the_same_bits_with_every_crew(
     multiplies: str, multiplied: list[str], level: tuple[str, ...]
 ) -> None:
-    same_with_every_crew(
+    same_with_a_crew(
         in_chunks(settings_of(*TINY, "algo=dp_fedavg", "batch_size=4", "sampled_clients=9", *level))
     )
     assert set(multiplied) == {multiplies}

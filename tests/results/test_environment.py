@@ -48,17 +48,16 @@ def checkout(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.slow
 def test_an_algorithm_that_is_in_no_commit_makes_it_dirty(checkout: Path, tmp_path: Path) -> None:
+    (checkout / "notes.txt").write_text("no code")
+    own = checkout / "outputs/runs/abc/.hydra"
+    own.mkdir(parents=True)
+    (own / "config.yaml").write_text("of a run")
     clean = command("run", "algo=dp_fedavg", *SMALL).folder
     told = read(clean, "env.json")
     assert (told["commit"], told["dirty"], told["diff"]) == (git(checkout, "rev-parse", "HEAD"), False, None)
     assert not (clean / "diff.patch").exists()
     assert told["cwd"] == str(tmp_path)
     assert told["cpu"]
-    (checkout / "notes.txt").write_text("no code")
-    own = checkout / "outputs/runs/abc/.hydra"
-    own.mkdir(parents=True)
-    (own / "config.yaml").write_text("of a run")
-    assert read(command("run", "algo=dp_fedavg", "seed=1", *SMALL).folder, "env.json")["dirty"] is False
     (checkout / "dpfl_bench/algorithms/mine.py").write_text(
         "from dpfl_bench.algorithms.fedavg import FedAvg as Mine\n"
     )

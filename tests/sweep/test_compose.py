@@ -195,15 +195,18 @@ def test_jobs_are_what_hydra_makes_of_them(name: str, folder: Path) -> None:
     groups, values = [*GROUP_CHOICES], [*VALUES]
     if user:
         groups += ["algo=mine"] * 4 + ["+experiment=big"] * 4
-    taken = [compare(composer, (one,), user, name) for one in (*groups, *values)]
-    for _ in range(80):
+    alone = [*groups, *values]
+    if user:  # the package's own config has them all
+        alone = dice.sample(alone, 50)
+    taken = [compare(composer, (one,), user, name) for one in dict.fromkeys(alone)]
+    for _ in range(40):
         overrides = [
             *dice.sample(groups, dice.choice((0, 0, 1, 2))),
             *dice.sample(values, dice.choice((1, 1, 2, 3))),
         ]
         dice.shuffle(overrides)
         taken.append(compare(composer, tuple(overrides), user, name))
-    assert min(taken.count(True), taken.count(False)) > 50, "a sample of both kinds"
+    assert min(taken.count(True), taken.count(False)) > 25, "a sample of both kinds"
 
 
 @pytest.mark.slow
@@ -240,7 +243,7 @@ def test_valid_jobs_of_many_keys(folder: Path) -> None:
         "default_local_steps=3",
         "privacy.clip=median",
     ]
-    for _ in range(40):
+    for _ in range(25):
         chosen = {override.partition("=")[0]: override for override in dice.choices(groups, k=3)}
         overrides = (*chosen.values(), *dice.sample(values, 5))
         assert compare(composer, overrides, folder, "referring")

@@ -29,16 +29,35 @@ pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="finds processes in /proc"),
 ]
 
+# DP-ScaffNew that plays 40 rounds a second where there is a file `brake` beside it. A signal meets
+# a run in its middle however fast or slow this machine is, and few rounds are computed.
+BRAKED = """
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from dpfl_bench.algorithms.scaffnew import ScaffNew
+
+BRAKE = Path(__file__).with_name("brake")
+
+@dataclass(frozen=True)
+class Braked(ScaffNew):
+    def server(self, server, sent, round):
+        if BRAKE.exists():
+            time.sleep(0.025)
+        return super().server(server, sent, round)
+"""
 GIVEN = (
-    "total_steps=1200",
+    "algo._target_=braked.Braked",
+    "total_steps=160",
     "local_steps=2",
-    "eval_every=30",
-    "checkpoint_every=37",
+    "eval_every=4",
+    "checkpoint_every=7",
     "plot=false",
     "device=cpu",
 )
 SEEDS = (0, 1, 2)
 SWEEP = ("run", "-m", f"seed={','.join(map(str, SEEDS))}", *GIVEN)
+BASIC = "hydra/launcher=basic"
 JOBLIB = ("hydra/launcher=joblib", "hydra.launcher.n_jobs=2")
 
 
@@ -49,12 +68,37 @@ def second(tmp_path_factory: pytest.TempPathFactory, calibrations: Path, shared:
         yield running
 
 
+@pytest.fixture(scope="module", autouse=True)
+def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The folder of the algorithm that brakes, where each process finds it."""
+    folder = tmp_path_factory.mktemp("own")
+    (folder / "braked.py").write_text(BRAKED)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(folder))
+        patch.syspath_prepend(str(folder))
+        yield folder
+
+
+@pytest.fixture
+def brake(own: Path) -> Iterator[Path]:
+    """While this file is there, all runs are slow."""
+    path = own / "brake"
+    path.touch()
+    yield path
+    path.unlink(missing_ok=True)
+
+
 @pytest.fixture(scope="module")
-def whole(server: Forks, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def whole(own: Path, server: Forks, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The outputs of an undisturbed sweep, one point after the other."""
+    assert not (own / "brake").exists()
     outputs = tmp_path_factory.mktemp("whole")
-    assert server.run(*SWEEP, f"outputs={outputs}") == 0
+    assert run(server, outputs) == 0
     return outputs
+
+
+def run(server: Forks, outputs: Path, *launcher: str) -> int | str | None:
+    return server.say(*SWEEP, *launcher, f"outputs={outputs}").code
 
 
 @cache
@@ -135,23 +179,28 @@ def start(request: pytest.FixtureRequest, server: Forks) -> Start:
     """start(outputs): the sweep, in a process that has imported everything, or as users start
     it.
     """
-    run: Start = server.start if request.param == "forked" else Installed
-    return lambda outputs: run(*SWEEP, *JOBLIB, f"outputs={outputs}")
+    forked = request.param == "forked"
+    return lambda outputs: (
+        started(server, outputs) if forked else Installed(*SWEEP, *JOBLIB, f"outputs={outputs}")
+    )
 
 
-def started(server: Forks, outputs: Path, *more: str) -> Child:
-    return server.start(*SWEEP, *JOBLIB, f"outputs={outputs}", *more)
+def started(server: Forks, outputs: Path, *launcher: str) -> Child:
+    return server.lead(*SWEEP, *(launcher or JOBLIB), f"outputs={outputs}", err=Path(os.devnull))
 
 
 def workers_of(pid: int) -> list[int]:
     return [found for found in descendants(pid) if leads_a_group(found)]
 
 
-def test_the_same_numbers_as_one_after_the_other(server: Forks, whole: Path, tmp_path: Path) -> None:
+def test_the_same_numbers_as_one_after_the_other(
+    server: Forks, whole: Path, brake: Path, tmp_path: Path
+) -> None:
     child = started(server, tmp_path)
     train(tmp_path)
     workers = workers_of(child.pid)
     assert len(workers) == 2
+    brake.unlink()
     assert child.end() == 0
     assert words(tmp_path) == ["done"] * 3
     same_sweep(tmp_path, whole)
@@ -159,11 +208,12 @@ def test_the_same_numbers_as_one_after_the_other(server: Forks, whole: Path, tmp
 
 
 def test_a_killed_worker_ends_its_point_alone(
-    start: Start, server: Forks, whole: Path, tmp_path: Path
+    start: Start, server: Forks, whole: Path, brake: Path, tmp_path: Path
 ) -> None:
     child = start(tmp_path)
     victim = train(tmp_path)[0]
     os.kill(read(victim, "status.json")["pid"], signal.SIGKILL)
+    brake.unlink()
     assert child.end() == 1
     assert sorted(words(tmp_path)) == ["done", "done", "failed"]
     assert read(victim, "status.json")["error"] == "worker ended by SIGKILL (out of memory?)"
@@ -172,7 +222,7 @@ def test_a_killed_worker_ends_its_point_alone(
         for folder in folders(tmp_path)
         if folder != victim
     }
-    assert server.run(*SWEEP, *JOBLIB, f"outputs={tmp_path}") == 0
+    assert run(server, tmp_path, *JOBLIB) == 0
     same_sweep(tmp_path, whole)
     assert done == {folder: (folder / "result.json").stat().st_mtime_ns for folder in done}, (
         "what was done is left alone"
@@ -181,7 +231,7 @@ def test_a_killed_worker_ends_its_point_alone(
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGUSR2])
 def test_a_signal_saves_every_point(
-    start: Start, server: Forks, whole: Path, number: signal.Signals, tmp_path: Path
+    start: Start, server: Forks, whole: Path, number: signal.Signals, brake: Path, tmp_path: Path
 ) -> None:
     child = start(tmp_path)
     trained = train(tmp_path)
@@ -193,10 +243,12 @@ def test_a_signal_saves_every_point(
     for folder in trained:
         assert read(folder, "status.json")["error"] == f"stopped by {number.name}"
         assert (folder / "checkpoint" / "latest.pt").exists()
-    assert server.run(*SWEEP, f"outputs={tmp_path}") == 0, "by another launcher"
+    brake.unlink()
+    assert run(server, tmp_path) == 0, "by another launcher"
     same_sweep(tmp_path, whole)
 
 
+@pytest.mark.usefixtures("brake")
 def test_a_second_signal_does_not_wait(start: Start, tmp_path: Path) -> None:
     """Not for the rounds to end: the workers, which stand still meanwhile, find two signals."""
     child = start(tmp_path)
@@ -205,9 +257,9 @@ def test_a_second_signal_does_not_wait(start: Start, tmp_path: Path) -> None:
     for worker in workers:
         os.kill(worker, signal.SIGSTOP)
     child.kill(signal.SIGTERM)
-    time.sleep(1)
+    time.sleep(0.5)
     child.kill(signal.SIGINT)
-    time.sleep(1)
+    time.sleep(0.5)
     assert all(map(alive, workers))
     for worker in workers:
         os.kill(worker, signal.SIGCONT)
@@ -218,7 +270,9 @@ def test_a_second_signal_does_not_wait(start: Start, tmp_path: Path) -> None:
     }
 
 
-def test_a_killed_parent_leaves_no_orphan(start: Start, server: Forks, whole: Path, tmp_path: Path) -> None:
+def test_a_killed_parent_leaves_no_orphan(
+    start: Start, server: Forks, whole: Path, brake: Path, tmp_path: Path
+) -> None:
     child = start(tmp_path)
     train(tmp_path)
     workers = workers_of(child.pid)
@@ -227,17 +281,19 @@ def test_a_killed_parent_leaves_no_orphan(start: Start, server: Forks, whole: Pa
     assert child.end() == -signal.SIGKILL
     assert all_gone(workers, 20), "they end by themselves"
     assert sorted(words(tmp_path)) == ["interrupted", "interrupted", "missing"], "they saved their rounds"
-    assert server.run(*SWEEP, *JOBLIB, f"outputs={tmp_path}") == 0
+    brake.unlink()
+    assert run(server, tmp_path, *JOBLIB) == 0
     same_sweep(tmp_path, whole)
 
 
+@pytest.mark.usefixtures("brake")
 def test_idle_workers_end_with_their_parent(server: Forks, tmp_path: Path) -> None:
-    """Fewer points than workers: some wait for one when the parent is killed."""
-    child = server.start(
-        "run", "-m", "seed=0,1", *GIVEN, *JOBLIB, f"outputs={tmp_path}", "total_steps=1200,2"
-    )
+    """Fewer points than workers: one waits for a point when the parent is killed."""
+    child = started(server, tmp_path, *JOBLIB, "seed=0", "total_steps=160,2")
     train(tmp_path, 1)
+    assert until(lambda: list(tmp_path.glob("runs/*/result.json")), 90), "the short one is done"
     workers = workers_of(child.pid)
+    assert len(workers) == 2
     child.kill()
     child.end()
     assert all_gone(workers, 20), "they end by themselves"
@@ -255,10 +311,12 @@ def test_a_job_that_raises_stops_no_other(server: Forks, tmp_path: Path) -> None
 
 
 def test_two_sweeps_at_once_compute_each_point_once(
-    server: Forks, second: Forks, whole: Path, tmp_path: Path
+    server: Forks, second: Forks, whole: Path, brake: Path, tmp_path: Path
 ) -> None:
     one = started(server, tmp_path)
-    other = second.start(*SWEEP, f"outputs={tmp_path}")
+    other = started(second, tmp_path, BASIC)
+    train(tmp_path)
+    brake.unlink()
     assert (other.end(), one.end()) == (0, 0)
     same_sweep(tmp_path, whole)
     rows = [(folder / "timing.csv").read_text().count("\n") for folder in folders(tmp_path)]
@@ -266,19 +324,20 @@ def test_two_sweeps_at_once_compute_each_point_once(
 
 
 def test_what_another_sweep_leaves_is_taken_over(
-    server: Forks, second: Forks, whole: Path, tmp_path: Path
+    server: Forks, second: Forks, whole: Path, brake: Path, tmp_path: Path
 ) -> None:
     """The other one has a point in its hands when it is killed: this one waits for it, then resumes
     it.
     """
-    other = second.start(*SWEEP, f"outputs={tmp_path}")
+    other = started(second, tmp_path, BASIC)
     (theirs,) = train(tmp_path, 1)
     worker = read(theirs, "status.json")["pid"]
     for process in (other.pid, worker):
         os.kill(process, signal.SIGSTOP)  # alive, and nothing moves
+    brake.unlink()
     child = started(server, tmp_path)
     assert until(lambda: words(tmp_path).count("done") == 2, 90), "the other points are done"
-    time.sleep(1)
+    time.sleep(0.5)
     assert RunFolder(theirs).state().word == "running"
     os.kill(worker, signal.SIGKILL)
     other.kill()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import itertools
 import json
 import math
 import re
@@ -11,7 +12,7 @@ import struct
 import warnings
 from html import unescape
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from helpers.collected import finish, free, png_size, table_of
@@ -21,6 +22,10 @@ from helpers.tables import checked_tex, odd_table
 from dpfl_bench.results import escape, plots
 from dpfl_bench.results.collect import latex, pictures, tables
 from dpfl_bench.results.collect.gather import collect
+from dpfl_bench.results.figures.files import FORMATS, save
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 pytestmark = pytest.mark.one_in(4)
 
@@ -54,6 +59,9 @@ NASTY = [
     "x" * 300,
     "",
 ]
+
+
+TURNS = itertools.count()
 
 
 def shown(line: str) -> str:
@@ -96,6 +104,14 @@ def runs_with(field: str, name: str, number: int) -> None:
         finish(f"r{number}.{steps}", **more)
 
 
+def save_in_turn(figure: Figure, stem: Path) -> None:
+    """A name of common letters and signs in one format, the next one in the next format; any other
+    name in each.
+    """
+    formats = (FORMATS[next(TURNS) % 3],) if figure.get_suptitle().isascii() else FORMATS
+    save(figure, stem, formats)
+
+
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:Glyph")
 @pytest.mark.parametrize(
@@ -105,6 +121,7 @@ def runs_with(field: str, name: str, number: int) -> None:
 def test_a_name_is_a_cell_and_no_more(field: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if field != "algo and dataset":  # in pictures the others are words of a title that has these
         monkeypatch.setattr(pictures, "u_curves", lambda *_: None)
+    monkeypatch.setattr(pictures, "save", save_in_turn)
     for number, name in enumerate(NASTY):
         runs_with(field, name, number)
     said = call("collect", "runs", "--to", "out", "--tuning-eps")
@@ -130,6 +147,10 @@ def test_a_name_is_a_cell_and_no_more(field: str, monkeypatch: pytest.MonkeyPatc
             cell for cell in cells if cell.lstrip(" ").startswith(tuple("=+-@\t\r\n")) and not is_number(cell)
         ]
     assert {path.parent for path in Path("out").rglob("*")} == {Path("out")}
+    pictures_of = {ending: len(list(Path("out").glob(f"*.{ending}"))) for ending in FORMATS}
+    drawn = len(NASTY) if field == "algo and dataset" else 0
+    assert min(pictures_of.values()) >= drawn // 3
+    assert sum(pictures_of.values()) >= drawn
     for picture in Path("out").glob("*.png"):
         assert min(png_size(picture)) > 100
 

@@ -12,6 +12,7 @@ from scipy import stats
 from dpfl_bench.results.select import intervals
 from dpfl_bench.results.select.intervals import of_difference, of_mean, of_prediction
 
+pytestmark = pytest.mark.one_in(3)
 INF = math.inf
 
 

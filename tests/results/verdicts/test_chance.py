@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from helpers.sources import grid, run, share
-from helpers.statements import NO, OPEN, YES, shares, verdict
+from helpers.sources import grid, run
+from helpers.statements import NO, OPEN, YES, shares
 
 pytestmark = pytest.mark.one_in(4)
 TIMES = 600
@@ -142,7 +142,4 @@ def test_tuned_alike_two_equal_things_are_equal(options: tuple[int, int]) -> Non
             for lr in range(count)
         ]
 
-    def holds(rng: np.random.Generator) -> bool:
-        return verdict("better", make(rng), SIDES, best_over=("lr",)) == YES
-
-    assert share(holds, TIMES) <= BOUND
+    assert shares("better", make, TIMES, SIDES, best_over=("lr",))[YES] <= BOUND

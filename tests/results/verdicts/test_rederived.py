@@ -19,6 +19,7 @@ from dpfl_bench.results.verdicts import claim
 from dpfl_bench.results.verdicts.claim import Claim
 from dpfl_bench.results.verdicts.kinds import KINDS
 
+pytestmark = pytest.mark.one_in(3)
 SIDES: dict[str, Any] = {"of": {"algo": "a"}, "than": {"algo": "b"}}
 ALONG: dict[str, Any] = {"along": "local_steps"}
 STEPS = (1, 2, 4, 8, 16)
