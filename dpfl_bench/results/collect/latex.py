@@ -26,7 +26,7 @@ KEYS = ("data set", "algorithm", "eps", "nominal eps")  # that stand in every bl
 ALWAYS = ("algorithm", "eps", "best local steps")  # and what is never said by the caption alone
 FIRST = ("best local steps", "rounds")  # then the result, then the rest
 HEAD_WIDTH, STRUT = 10, r"\rule{0pt}{2.2ex}"  # letters of a line; room below the rule above
-OURS = re.compile(r"(?<![\w/.])[A-Za-z]\w*(?![\w/=])")  # words of a note that may be names of ours
+OURS = re.compile(r"(?<![\w/.=,'-])[A-Za-z]\w*(?![\w/=])")  # words of a note that may be names of ours
 HEADS = {
     "data set": "data",
     "eps": "ε",

@@ -107,6 +107,13 @@ def test_a_table_that_does_not_fit_is_seen(tmp_path: Path, monkeypatch: pytest.M
     assert "Overfull \\hbox" in typeset(tmp_path, "page", page)
 
 
+def test_a_note_has_display_names_and_its_commands_as_they_are_typed() -> None:
+    note = "dp_fedavg on mnist; to add it: dpfl-bench run algo=dp_fedavg,fedavg dataset=mnist runs/fedavg"
+    text = latex.table(odd_table(), [note]).replace("\\allowbreak{}", "")
+    assert "DP-FedAvg on MNIST; to add" in text
+    assert "run algo=dp\\_fedavg,fedavg dataset=mnist runs/fedavg" in text
+
+
 def test_words_of_a_figure_are_escaped() -> None:
     text = latex.figures([pictures.Drawn("view_1", "a_b & c%", "δ = 1e-5.")])
     assert "\\caption{a\\_\\allowbreak{}b \\& c\\%. $\\delta$ = 1e-5.}" in text

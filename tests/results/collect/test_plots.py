@@ -62,7 +62,7 @@ def test_each_problem_and_guarantee_has_a_picture_with_the_runs_without_privacy(
     monkeypatch.setattr(
         pictures,
         "u_curves",
-        lambda points, target, title, note, table: drawn.update({target.name: (points, f"{title}|{note}")}),
+        lambda points, target, title, note, *_: drawn.update({target.name: (points, f"{title}|{note}")}),
     )
     for trust in ("secagg", "central"):
         for steps in (1, 2):
