@@ -18,6 +18,7 @@ from dpfl_bench.results.collect import (
     caveats,
     columns,
     folders,
+    latex,
     pictures,
     points,
     tables,
@@ -89,7 +90,7 @@ class Collected:
         lines = [tables.markdown(self.table), *map(escape.plain, [*self.said, *self._gaps()])]
         lines += filter(None, [times.said(self.times)])
         files = (
-            "results.csv, times.csv, table.md, table.csv, table.tex and plots in "
+            "results.csv, times.csv, table.md, table.csv, table.tex, figures.tex and plots in "
             if any(run.result for run in self.survey.runs)
             else ""
         )
@@ -162,10 +163,11 @@ def collect(
     where_to = _target(Path(given[0]), to)
     collected = Collected(table, notes, warnings, survey, where_to, times.rows(finished))
     _write(collected, rows)
-    pictures.curves(good, table, collected.folder, apart)
+    drawn = pictures.curves(good, table, collected.folder, apart, view.width)
     if view.drawn:
         shown = points.compared(rows, swept.differing, pooled=view.filled().fields)
-        pictures.views(shown, finished, view, swept.differing, collected.folder)
+        drawn += pictures.views(shown, finished, view, swept.differing, collected.folder)
+    RunFolder(collected.folder).write("figures.tex", latex.figures(drawn))
     return collected
 
 
@@ -250,4 +252,4 @@ def _write(collected: Collected, rows: Sequence[Row]) -> None:
         "\n\n".join([tables.markdown(collected.table).rstrip(), *map(escape.markdown, collected.said)])
         + "\n",
     )
-    folder.write("table.tex", tables.latex(collected.table, collected.said))
+    folder.write("table.tex", latex.table(collected.table, collected.said))
