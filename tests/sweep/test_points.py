@@ -19,11 +19,11 @@ from dpfl_bench.budget import before_data
 from dpfl_bench.config.compose import Composer, composed
 from dpfl_bench.config.rounds import divisors
 from dpfl_bench.config.validate import settings
+from dpfl_bench.machine.say import duration
 from dpfl_bench.results.folder import RunFolder
 from dpfl_bench.sweep import points
 from dpfl_bench.sweep.estimate import Measured
 from dpfl_bench.sweep.points import spread
-from dpfl_bench.sweep.progress import duration
 
 pytestmark = pytest.mark.one_in(3)
 
