@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -86,6 +88,17 @@ def test_the_same_files(count: int, whole: Path, tmp_path: Path) -> None:
     assert {path.name for path in whole.iterdir()} == {path.name for path in folder.iterdir()}
     assert [read(each, "env.json")["ranks"] for each in (whole, folder)] == [1, count]
     assert "psi" in (folder / "metrics.csv").read_text()
+
+
+@pytest.mark.slow
+def test_torchrun(whole: Path, tmp_path: Path) -> None:
+    starter = Path(sys.executable).with_name("torchrun")
+    command = [starter, "--nproc-per-node", "2", "-m", "dpfl_bench", *GIVEN, f"outputs={tmp_path}"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == f"{tmp_path}/runs/{whole.name}\n"
+    assert len([line for line in done.stderr.splitlines() if not line.startswith("W")]) == 1
+    same_numbers(whole, tmp_path / "runs" / whole.name)
 
 
 @pytest.mark.parametrize("killed", [0, 1])
