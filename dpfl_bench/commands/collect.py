@@ -32,7 +32,9 @@ def command(words: list[str]) -> int:
         arguments.complain(f"--facet {flags.facet[2]}: expected two at most, for rows and columns of panels")
         return 2
     where = parse_where(flags.where)
-    view = View(flags.by, flags.last.replace(" ", ""), where, flags.x, tuple(flags.facet), flags.line)
+    view = View(
+        flags.by, flags.last.replace(" ", ""), where, flags.x, tuple(flags.facet), flags.line, flags.width
+    )
     collected = gather.collect(flags.folders, flags.to, tuning, mixed=flags.mixed, view=view)
     sys.stdout.write(collected.json() if flags.json else collected.text())
     return 0
@@ -70,6 +72,8 @@ def _parser() -> argparse.ArgumentParser:
         help="a panel for each value; twice: rows, columns",
     )
     add("--line", metavar="KEY", default="", help="a line for each value (default: eps)")
+    widths = "a venue's column, for the figures: title and note then stand in figures.tex alone"
+    add("--width", choices=["icml", "neurips", "ieee", "single", "double"], default="", help=widths)
     add("--mixed", action="store_true", help="one table of runs of different code or data, which says so")
     add("--tuning-eps", action="store_true", help="what it costs to find the best points privately")
     shapes = ("geometric", "logarithmic", "poisson")

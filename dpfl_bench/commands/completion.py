@@ -13,13 +13,13 @@ from importlib import import_module
 from dpfl_bench.commands import VERBS, arguments
 
 EXAMPLES = (
-    "completion bash",
     "completion bash >> ~/.bashrc",
-    "completion bash > ~/.local/share/bash-completion/completions/dpfl-bench",
+    "completion zsh >> ~/.zshrc",
+    "completion fish > ~/.config/fish/completions/dpfl-bench.fish",
 )
 DOES = (
     "Prints what makes Tab complete verbs, flags, keys, choices and artefacts. For this shell:\n"
-    '  eval "$(dpfl-bench completion bash)"'
+    '  eval "$(dpfl-bench completion bash)"     or zsh;     fish: dpfl-bench completion fish | source'
 )
 # A key ends with = or . and gets no blank behind it. bash puts a completion in place of what
 # follows the last of its word breaks, which = is one of.
@@ -32,6 +32,31 @@ _dpfl_bench() {
 }
 complete -o nospace -o default -F _dpfl_bench dpfl-bench
 """
+# zsh takes a word with its =, and puts the blank behind what is whole itself.
+ZSH = """\
+(( $+functions[compdef] )) || { autoload -Uz compinit && compinit; }
+_dpfl_bench() {
+    local -a found whole begun
+    local line="${(j: :)words[1,CURRENT-1]} $PREFIX"
+    found=("${(@f)$(COMP_LINE=$line ${words[1]} completion zsh --query 2>/dev/null)}")
+    whole=(${(M)found:#* }) begun=(${found:#* })
+    whole=(${whole% })
+    (( $#whole )) && compadd -- $whole
+    (( $#begun )) && compadd -S '' -- $begun
+    (( $#whole + $#begun )) || _files
+}
+compdef _dpfl_bench dpfl-bench
+"""
+# fish puts no blank behind = . and /
+FISH = """\
+function __dpfl_bench
+    set -lx COMP_LINE (commandline -cp)
+    set -l words (commandline -opc)
+    $words[1] completion fish --query 2>/dev/null | string trim --right
+end
+complete -c dpfl-bench -a '(__dpfl_bench)'
+"""
+SCRIPTS = {"bash": BASH, "zsh": ZSH, "fish": FISH}
 SETTINGS = ("run", "plan", "audit", "data show")  # these take settings anywhere
 OF_DATA = ("list", "fetch", "verify", "show")
 FLAG = re.compile(r"--[a-z][a-z-]+")
@@ -39,12 +64,12 @@ FLAG = re.compile(r"--[a-z][a-z-]+")
 
 def command(words: list[str]) -> int:
     parser = arguments.parser("completion", DOES, EXAMPLES, "docs/getting-started.md#install")
-    parser.add_argument("shell", choices=["bash"], help="the shell")
+    parser.add_argument("shell", choices=[*SCRIPTS], help="the shell")
     query = "what may stand at the end of the line in COMP_LINE, a line each"
     parser.add_argument("--query", action="store_true", help=query)
     flags = parser.parse_intermixed_args(words)
     if not flags.query:
-        sys.stdout.write(BASH)
+        sys.stdout.write(SCRIPTS[flags.shell])
         return 0
     found = proposed(os.environ.get("COMP_LINE", "dpfl-bench "))
     sys.stdout.write("".join(f"{each}\n" for each in found))
@@ -67,7 +92,9 @@ def _all(before: Sequence[str], word: str) -> Sequence[str]:
         return _flags(verb)
     if verb in ("data", "completion", "list"):
         return (
-            {"data": OF_DATA, "completion": ("bash",), "list": ("papers",)}[verb] if len(before) == 1 else []
+            {"data": OF_DATA, "completion": (*SCRIPTS,), "list": ("papers",)}[verb]
+            if len(before) == 1
+            else []
         )
     if verb == "reproduce" and len(before) == 1:
         from dpfl_bench.papers.artefact import artefacts

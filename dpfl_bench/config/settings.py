@@ -74,6 +74,7 @@ class Engine:
     backend: Literal["auto", "closed_form", "flat", "vmap", "loop", "opacus"]
     workers: int | None
     memory: float | None
+    memories: Literal["ram", "disk"]
     gpu_memory: float
     chunk: int | None
     rank_timeout: int

@@ -6,16 +6,14 @@ What talks to the network is imported when it does: `data list` imports every lo
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import hashlib
-import os
 import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO
 
 from dpfl_bench.data.records import DataError
+from dpfl_bench.machine.file_lock import alone
 from dpfl_bench.machine.say import no_bar
 
 _CHUNK = 1 << 20
@@ -34,7 +32,8 @@ def fetch(url: str, target: Path, checksum: str | None, remedy: str, algorithm: 
     """
     part = target.with_name(f".{target.name}.part")
     try:
-        with existing_folder(target.parent), alone(part):
+        lock = part.with_name(f"{part.name}.lock")
+        with existing_folder(target.parent), alone(lock), _kept_if_filled(part):
             if (
                 checksum is None or not target.is_file() or file_checksum(target, algorithm) != checksum
             ):  # no other process was faster
@@ -69,24 +68,14 @@ def existing_folder(folder: Path) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def alone(file: Path) -> Iterator[None]:
-    """One process (or thread) at a time has `file`. It is removed afterwards if it is empty."""
-    while True:
-        with file.open("ab") as opened:
-            with contextlib.suppress(OSError):  # a file system without locks: the checksum will tell
-                fcntl.flock(opened, fcntl.LOCK_EX)
-            if not _still_there(opened, file):
-                continue  # whoever had it has moved or removed it
-            try:
-                yield
-            finally:
-                if _still_there(opened, file) and file.stat().st_size == 0:
-                    file.unlink()
-            return
-
-
-def _still_there(opened: IO[bytes], path: Path) -> bool:
-    return path.exists() and os.path.samestat(os.fstat(opened.fileno()), path.stat())
+def _kept_if_filled(part: Path) -> Iterator[None]:
+    """The file exists inside. It is removed afterwards if it is empty."""
+    part.open("ab").close()
+    try:
+        yield
+    finally:
+        if part.exists() and part.stat().st_size == 0:
+            part.unlink()
 
 
 def _fill(url: str, part: Path, checksum: str | None, algorithm: str, remedy: str) -> None:

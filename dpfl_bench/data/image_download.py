@@ -10,10 +10,11 @@ import tarfile
 from pathlib import Path
 from typing import Any
 
-from dpfl_bench.data.download import alone, existing_folder, fetch
+from dpfl_bench.data.download import existing_folder, fetch
 from dpfl_bench.data.image_files import UNREADABLE, differing, line_of, remedy
 from dpfl_bench.data.image_sets import ZIP, Files, ImageSet
 from dpfl_bench.data.records import DataError
+from dpfl_bench.machine.file_lock import alone
 
 
 def there(kind: ImageSet, folder: Path, files: Files) -> bool:

@@ -8,6 +8,7 @@
 | build_player.py | the round player of a seed |
 | engine.py | backend, chunk of clients, number of workers |
 | train.py, resume.py | the loop over rounds; checkpoints |
+| pulse.py | where the run stands, for whoever waits for it |
 | scored.py | which records are scored |
 | measure.py, measured.py | what an evaluated round measures, always and on demand |
 | exact_optimum.py, theory_of_run.py | the exact optimum; what the theorems say of the data |

@@ -4,7 +4,8 @@ Of several ranks, rank 0 has the book; the others have one in which nothing is w
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -12,6 +13,7 @@ import torch
 from dpfl_bench.budget import each_client
 from dpfl_bench.experiment import privacy_record, report, train
 from dpfl_bench.experiment.job import Job
+from dpfl_bench.experiment.pulse import Pulse
 from dpfl_bench.federation.state import TrainingState
 from dpfl_bench.results.folder import RunFolder
 from dpfl_bench.results.lock import Claim
@@ -24,7 +26,13 @@ Finals = dict[int, torch.Tensor]
 class Empty:
     """Nothing is written."""
 
-    def begin(self, checkpoint: train.Checkpoint | None) -> None: ...
+    place = Path()  # for the file of the clients' memories
+
+    def begin(self, checkpoint: train.Checkpoint | None, done: int, in_all: int) -> None:
+        """done: rounds of all seeds, of in_all, that were played before."""
+
+    def beat(self, seed: int, round: int, rounds: int) -> None:
+        """One more round was played."""
 
     def check(self) -> None:
         """Raise Lost if the folder is no longer ours."""
@@ -45,13 +53,20 @@ class Book(Empty):
     folder: RunFolder
     claim: Claim
     followers: Followers
+    pulse: Pulse = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.place = self.folder.checkpoint.parent
 
     @property
     def _iterates(self) -> bool:
         return "iterates" in self.job.settings.measure
 
-    def begin(self, checkpoint: train.Checkpoint | None) -> None:
-        self.folder.measuring(self.job.settings.measure)
+    def begin(self, checkpoint: train.Checkpoint | None, done: int, in_all: int) -> None:
+        settings = self.job.settings
+        name = f"{settings.algo['name']} on {settings.dataset['name']} ({settings.run_id})"
+        self.pulse = Pulse(self.folder, name, done, in_all)
+        self.folder.measuring(settings.measure)
         self.folder.metrics.start(checkpoint.metrics_bytes if checkpoint else 0)
         self.folder.timing.start(checkpoint.timing_bytes if checkpoint else 0)
         if self._iterates:
@@ -60,9 +75,13 @@ class Book(Empty):
     def check(self) -> None:
         self.claim.check()
 
+    def beat(self, seed: int, round: int, rounds: int) -> None:
+        self.pulse.beat(seed, round, rounds)
+
     def append(self, row: dict[str, Any], place: dict[str, Any] | None, seconds: float) -> None:
         where = {"seed": row["seed"], "round": row["round"]}
         self.folder.metrics.append(row)
+        self.pulse.evaluated(row)
         if place is not None:
             self.folder.iterates.append({**where, **place})
         self.folder.timing.append({**where, "seconds": seconds})
@@ -101,3 +120,4 @@ class Book(Empty):
         folder.write("result.json", result)
         for file in (folder.checkpoint, folder.previous):
             file.unlink(missing_ok=True)
+        folder.tidy()  # a file of memories, where the system kept its name

@@ -8,9 +8,15 @@ from __future__ import annotations
 
 import math
 import multiprocessing
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from dpfl_bench.checks.errors import ConfigError
 from dpfl_bench.config.settings import Settings
@@ -21,7 +27,7 @@ from dpfl_bench.federation.ranks import Ranks
 from dpfl_bench.federation.round_player import RoundPlayer
 from dpfl_bench.federation.state import TrainingState
 from dpfl_bench.federation.workers import Workers
-from dpfl_bench.machine import device, ranks
+from dpfl_bench.machine import device, mapped, ranks
 from dpfl_bench.problems.linear_problem import LinearProblem
 from dpfl_bench.problems.problem import Problem
 
@@ -61,7 +67,7 @@ def record(settings: Settings, problem: Problem, federation: Federation) -> dict
 
 
 def crew(settings: Settings, player: RoundPlayer, state: TrainingState) -> Alone | Workers | Ranks:
-    """Who works on one seed's rounds. For workers, the state's memories move to shared memory."""
+    """Who works on one seed's rounds."""
     count, group = workers(settings, player), ranks.group()
     own = Alone(player) if count == 1 else Workers(player, state, count)
     return own if group.size == 1 else Ranks(own, group)
@@ -95,16 +101,55 @@ def workers(settings: Settings, player: RoundPlayer) -> int:
     return max(1, min(asked, len(player.own_groups(player.groups(np.arange(settings.sampled_clients))))))
 
 
+@contextmanager
+def memories(settings: Settings, player: RoundPlayer, folder: Path) -> Iterator[Tensor | None]:
+    """Zeros for the memories of this rank's clients, where engine.memories says, and where workers
+    can share them. None where the algorithm remembers nothing or nobody shares them.
+
+    folder: for the file.
+    """
+    on_disk = settings.engine.memories == "disk"
+    if not player.algorithm.remembers or not (on_disk or workers(settings, player) > 1):
+        yield None
+        return
+    shape = player.share.room(player.federation.clients), player.problem.dimension
+    with mapped.zeros(shape, player.federation.dtype, folder if on_disk else None) as memory:
+        yield memory
+
+
+def check_place(settings: Settings, where: torch.device) -> None:
+    """Refuse memories on disk for clients that work elsewhere than on a CPU, and for ranks, which
+    have a part of the memories each.
+    """
+    if settings.engine.memories == "disk" and ranks.group().size > 1:
+        raise ConfigError(
+            f"engine.memories=disk: expected one rank, got {ranks.group().size}; use engine.memories=ram"
+        )
+    if settings.engine.memories == "disk" and where.type != "cpu":
+        raise ConfigError(
+            f"engine.memories=disk: expected device=cpu, got {where.type}; use engine.memories=ram or"
+            " device=cpu"
+        )
+
+
 def check_memories(settings: Settings, problem: Problem, federation: Federation, remembers: bool) -> None:
     """Refuse client memories that do not fit, before they are allocated."""
     needed = federation.clients * problem.dimension * federation.dtype.itemsize if remembers else 0
-    limit = _memory(settings, federation)
+    on_disk = settings.engine.memories == "disk"
+    limit = _free_disk(settings.outputs) if on_disk else _memory(settings, federation)
+    remedy = "free some disk" if on_disk else "say engine.memories=disk, raise engine.memory"
     if needed > limit:
         raise ConfigError(
             f"algo={settings.algo['name']} keeps a model-sized vector for each client, {federation.clients} x"
-            f" {problem.dimension} numbers: {needed / 1e9:.1f} GB, expected at most {limit / 1e9:.1f}; raise"
-            " engine.memory, lower clients or take a smaller model"
+            f" {problem.dimension} numbers: {needed / 1e9:.1f} GB, expected at most {limit / 1e9:.1f};"
+            f" {remedy}, lower clients or take a smaller model"
         )
+
+
+def _free_disk(outputs: str) -> int:
+    """Bytes where the run folders are."""
+    path = Path(outputs).absolute()
+    return shutil.disk_usage(next(p for p in (path, *path.parents) if p.exists())).free
 
 
 def _lot_numbers(settings: Settings, federation: Federation) -> int:

@@ -51,7 +51,7 @@ def prepare(settings: Settings) -> Job:
     algorithm = build_algorithm(settings)
     _check_parameters(settings)
     drawn = drawn_schedules(settings)
-    device.choose(settings.device)
+    engine.check_place(settings, device.choose(settings.device))
     at_records = settings.private and settings.privacy.unit == "record"
     if at_records:
         before_data.check_accountant(settings, drawn)

@@ -33,6 +33,7 @@ from dpfl_bench.results import code_hashes
 from dpfl_bench.results.attempt import attempt
 from dpfl_bench.results.environment import write_environment
 from dpfl_bench.results.folder import RunFolder
+from dpfl_bench.results.hyper_parameters import About
 from dpfl_bench.results.lock import Claim
 from dpfl_bench.results.origin import Origin, code_of, differing
 from dpfl_bench.results.origin import write as write_origin
@@ -126,7 +127,7 @@ def _write(
     write_environment(folder, str(job.data.federation.features.device), origin)
     write_origin(folder, origin)
     folder.tell("running")
-    with following(job.settings.trackers, folder) as followers:
+    with following(job.settings.trackers, folder, About.of(job.settings)) as followers:
         _Runner(job, stop, Book(job, origin, folder, claim, followers)).run(checkpoint)
 
 
@@ -146,13 +147,13 @@ class _Runner:
 
     def run(self, checkpoint: train.Checkpoint | None) -> None:
         ranks.group().hurry(self.job.settings.engine.rank_timeout)
-        self.book.begin(checkpoint)
         if checkpoint:
             self.finals, self.earlier_seconds = dict(checkpoint.finals), checkpoint.seconds
         total = sum(s.rounds for s in self.job.schedules)
         done = sum(s.rounds for s in self.job.schedules if s.seed in self.finals) + (
             checkpoint.done if checkpoint else 0
         )
+        self.book.begin(checkpoint, done, total)
         diverged = None
         with tqdm(
             total=total, initial=done, unit="round", disable=no_bar(), leave=False, file=sys.stderr
@@ -173,11 +174,28 @@ class _Runner:
         job = self.job
         player = build_player(job.settings, job.budget, job.problem, job.data, schedule.seed)
         player = with_share(player, schedule, ranks.group())
-        start = player.start(initial(job, schedule.seed))
+        with engine.memories(job.settings, player, self.book.place) as memory:
+            self._play(player, memory, schedule, checkpoint, bar)
+
+    def _play(
+        self,
+        player: RoundPlayer,
+        memory: torch.Tensor | None,
+        schedule: Schedule,
+        checkpoint: train.Checkpoint | None,
+        bar: Any,
+    ) -> None:
+        """The rounds of one seed. memory: zeros for the clients of this rank that the state is to
+        take.
+        """
+        job = self.job
+        start = player.start(initial(job, schedule.seed), memory)
         nothing = start.server.x.new_zeros(1, 1).expand(job.settings.clients, 1)
         self.psi0 = measure.psi(job, start, schedule, 0, lambda: nothing)
         self.first = start.server.x
-        state, done = (_state(checkpoint, player, start), checkpoint.done) if checkpoint else (start, 0)
+        state, done = start, 0
+        if checkpoint:
+            state, done = _state(checkpoint, player, start, memory), checkpoint.done
         del start  # the clients' memories may fill most of the machine's memory
         with engine.crew(job.settings, player, state) as crew:
             if not checkpoint:
@@ -187,6 +205,7 @@ class _Runner:
             for done, state, diagnostics in played:
                 self.book.check()
                 bar.update()
+                self.book.beat(schedule.seed, done, schedule.rounds)
                 if job.settings.evaluated(done, schedule.rounds):
                     self._evaluate(state, schedule, done, diagnostics, crew)
                 asked, due = ranks.group().agreed(self.stop.number or 0, self._due(done))
@@ -221,14 +240,18 @@ class _Runner:
         self.saved = time.monotonic()
 
 
-def _state(checkpoint: train.Checkpoint, player: RoundPlayer, start: TrainingState) -> TrainingState:
-    """Where the checkpoint stands. start: has room for the memories of this rank's clients."""
+def _state(
+    checkpoint: train.Checkpoint, player: RoundPlayer, start: TrainingState, memory: torch.Tensor | None
+) -> TrainingState:
+    """Where the checkpoint stands. start: has room for the memories of this rank's clients. memory:
+    where they are to be, if that was chosen.
+    """
     group = ranks.group()
     if group.size == 1:
-        return checkpoint.state(player)
+        return checkpoint.state(player, memory)
     state = replace(checkpoint, memory=None).state(player)
     if start.memory is not None:
-        handed_out(checkpoint.memory, start.memory, player.share, group)
+        handed_out(checkpoint.memories, start.memory, player.share, group)
     return replace(state, memory=start.memory)
 
 

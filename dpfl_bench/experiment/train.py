@@ -17,7 +17,7 @@ from dpfl_bench.federation.diagnostics import Diagnostics
 from dpfl_bench.federation.round_player import RoundPlayer
 from dpfl_bench.federation.schedule import Schedule
 from dpfl_bench.federation.state import TrainingState
-from dpfl_bench.machine import sealed
+from dpfl_bench.machine import mapped, sealed
 from dpfl_bench.privacy.ledger import Ledger
 
 PREVIOUS = "previous.pt"  # the checkpoint before the latest; used where the latest is damaged
@@ -64,6 +64,25 @@ def rounds(
 
 
 @dataclass(frozen=True)
+class MemoriesAtItsEnd:
+    """The clients' memories, (M, d), behind everything else in a checkpoint's file. There they come
+    and go in pieces, and need no memory.
+    """
+
+    path: Path
+    first: int  # byte
+    shape: tuple[int, int]
+
+    def read(self, memory: torch.Tensor) -> None:
+        """Into a tensor on the CPU."""
+        with self.path.open("rb") as file:
+            file.seek(self.first)
+            for block in mapped.blocks(memory):
+                if file.readinto(block.numpy().data.cast("B")) != block.nbytes:
+                    raise sealed.Broken("cut short")
+
+
+@dataclass(frozen=True)
 class Checkpoint:
     """Where a run stands: everything that crosses rounds, on the CPU, so that the run goes on on
     any device. Generators are derived, never saved.
@@ -73,7 +92,7 @@ class Checkpoint:
     done: int  # rounds of this seed
     server: list[torch.Tensor]
     velocity: torch.Tensor | None
-    memory: torch.Tensor | None
+    memory: torch.Tensor | MemoriesAtItsEnd | None
     taken: torch.Tensor  # the ledger's participation counts
     released: int
     sums: dict[str, int]
@@ -102,26 +121,59 @@ class Checkpoint:
             **where,  # type: ignore[arg-type]  # the caller's keywords are the remaining fields
         )
 
-    def state(self, player: RoundPlayer) -> TrainingState:
-        """The state again, on the device that this run uses."""
+    def state(self, player: RoundPlayer, memory: torch.Tensor | None = None) -> TrainingState:
+        """The state again, on the device that this run uses. memory: on the CPU, (M, d), where the
+        clients' memories are to be.
+        """
         like = self.server[0].new_empty(0).to(player.federation.record_weights.device, self.server[0].dtype)
         kind = type(player.algorithm.start(like))
         ledger = Ledger(player.federation.clients, self.released, self.taken.numpy().copy(), dict(self.sums))
         return TrainingState(
             kind(*(t.to(like) for t in self.server)),
             None if self.velocity is None else self.velocity.to(like),
-            None if self.memory is None else self.memory.to(like),
+            self._memory(like, memory),
             ledger,
             self.clip,
             self.earlier.to(like),
         )
 
+    @property
+    def memories(self) -> torch.Tensor | None:
+        """Of all clients, (M, d), in memory."""
+        if not isinstance(self.memory, MemoriesAtItsEnd):
+            return self.memory
+        whole = torch.empty(self.memory.shape, dtype=self.server[0].dtype)
+        self.memory.read(whole)
+        return whole
+
+    def _memory(self, like: torch.Tensor, place: torch.Tensor | None) -> torch.Tensor | None:
+        if self.memory is None:
+            return None
+        if isinstance(self.memory, MemoriesAtItsEnd):
+            filled = torch.empty(self.memory.shape, dtype=like.dtype) if place is None else place
+            self.memory.read(filled)
+            return filled if place is not None else filled.to(like)
+        if place is None:
+            return self.memory.to(like)
+        for block, held in zip(mapped.blocks(place), mapped.blocks(self.memory), strict=True):
+            block.copy_(held)
+        return place
+
     def save(self, path: Path, **facts: Any) -> None:
         """Save under a checksum, with these facts about the checkpoint. The checkpoint that was
         there becomes the previous one.
         """
+        content = dict(self.__dict__)
+        apart = (
+            self.memory if isinstance(self.memory, torch.Tensor) and mapped.in_a_file(self.memory) else None
+        )
+        if apart is not None:
+            content["memory"] = None
+            facts["memories"] = [*apart.shape, apart.nbytes]
         with sealed.writing(path.with_suffix(".new"), **facts) as file:
-            _save(self.__dict__, cast(IO[bytes], file))  # the file has all methods that torch calls
+            _save(content, cast(IO[bytes], file))  # the file has all methods that torch calls
+            for block in () if apart is None else mapped.blocks(apart):
+                file.write(block.numpy().data.cast("B"))
         with suppress(FileNotFoundError):
             path.replace(path.with_name(PREVIOUS))
         path.with_suffix(".new").replace(path)
@@ -140,9 +192,16 @@ class Checkpoint:
     @staticmethod
     def load(path: Path) -> Checkpoint:
         """Raises sealed.Broken if the file is not as it was saved."""
-        sealed.check(path)
+        memories = sealed.check(path).get("memories")
         try:
-            return Checkpoint(**torch.load(path, map_location="cpu", weights_only=True))
+            if memories is None:
+                return Checkpoint(**torch.load(path, map_location="cpu", weights_only=True))
+            clients, numbers, size = memories
+            first = path.stat().st_size - sealed.END - size
+            with path.open("rb") as file:
+                content = torch.load(io.BytesIO(file.read(first)), map_location="cpu", weights_only=True)
+            content["memory"] = MemoriesAtItsEnd(path, first, (clients, numbers))
+            return Checkpoint(**content)
         except TypeError:
             raise sealed.Broken("made by a version with other checkpoints") from None
 

@@ -29,7 +29,7 @@ from dpfl_bench.federation.schedule import PlannedRound, Schedule
 from dpfl_bench.federation.server_step import server_step, step_estimates, step_factor
 from dpfl_bench.federation.share import Share
 from dpfl_bench.federation.state import TrainingState
-from dpfl_bench.machine import device
+from dpfl_bench.machine import device, mapped
 from dpfl_bench.privacy import bounding
 from dpfl_bench.privacy.ledger import Ledger
 from dpfl_bench.problems.problem import Problem
@@ -74,10 +74,14 @@ class RoundPlayer:
         """How many releases each client of the round's cohort makes."""
         return (1 if self.gradient_door is None else round.steps) if self.private else 0
 
-    def start(self, x: Tensor) -> TrainingState:
-        """Round 0: the server has x, (d,); every client's memory is zero; the ledger is empty."""
+    def start(self, x: Tensor, memory: Tensor | None = None) -> TrainingState:
+        """Round 0: the server has x, (d,); every client's memory is zero; the ledger is empty.
+
+        memory: zeros, (M, d), for an algorithm that remembers; None: they are made here.
+        """
         clients = self.federation.clients
-        memory = x.new_zeros(self.share.room(clients), len(x)) if self.algorithm.remembers else None
+        if memory is None and self.algorithm.remembers:
+            memory = x.new_zeros(self.share.room(clients), len(x))
         velocity = torch.zeros_like(x) if self.optimiser.server_momentum else None
         server, earlier = self.algorithm.start(x), x.new_empty(0, len(x))
         return TrainingState(server, velocity, memory, Ledger(clients), self.clip, earlier)
@@ -154,6 +158,7 @@ class RoundPlayer:
             messages = passage.send(updates, chunk)
             if self.algorithm.remembers:
                 own.append((chunk, messages))
+        mapped.release(memory)
         records = sum((passage.counts for passage in notes.passages), RecordCounts())
         return GroupResult(clients, passage.sums, notes.ledger.taken[clients], records), own
 
@@ -169,6 +174,7 @@ class RoundPlayer:
             rows = device.placed(self.share.places(clients), memory)
             updated = self.algorithm.remember(server, memory[rows], replace(sent, messages=messages), round)
             memory.index_copy_(0, rows, updated)
+            mapped.release(memory)
 
     def _offered(
         self, server: Server, memory: Tensor | None, round: PlannedRound, clients: np.ndarray, notes: Notes

@@ -37,7 +37,8 @@ from dpfl_bench.federation.messages import pickled, portable, received, send
 from dpfl_bench.federation.round_player import RoundPlayer, most_groups
 from dpfl_bench.federation.schedule import PlannedRound
 from dpfl_bench.federation.state import TrainingState
-from dpfl_bench.machine.signals import WorkerDied
+from dpfl_bench.machine import mapped
+from dpfl_bench.machine.signals import ASKING, KILL, WorkerDied
 from dpfl_bench.problems.problem import Scored
 
 SECONDS_TO_END = 5.0
@@ -48,14 +49,17 @@ class Workers:
     """A crew of `count` processes, each with one thread."""
 
     def __init__(self, player: RoundPlayer, state: TrainingState, count: int):
-        """Fork the workers. The clients' memories in `state` move to shared memory."""
+        """Fork the workers. The clients' memories in `state` move to shared memory, where they are
+        not in it.
+        """
         self.player = player
         self._server = [_shared(t) for t in state.server]
         self._point = _shared(state.server.x)  # (d,): the model to evaluate, or the round's mean
         messages = state.server.x.new_empty(0, dtype=player.send_door.format(state.server.x))
         shape = (most_groups(player.problem.dimension), player.send_door.vectors, len(state.server.x))
         self._totals = _shared_like(messages, shape)
-        state.memory = None if state.memory is None else _shared(state.memory)
+        if state.memory is not None and not mapped.is_shared(state.memory):
+            state.memory = _shared(state.memory)
         context: Any = multiprocessing.get_context("fork")
         self._next = context.Value("q", 0)
         self._questions = context.RawValue("q", 0)  # how many have been sent to every worker
@@ -164,9 +168,7 @@ class Workers:
         worker.join(SECONDS_TO_END)
         code = worker.exitcode
         how = signal.Signals(-code).name if code is not None and code < 0 else f"exit code {code}"
-        hint = (
-            "; was memory short? (lower engine.workers or engine.memory)" if code == -signal.SIGKILL else ""
-        )
+        hint = "; was memory short? (lower engine.workers or engine.memory)" if KILL and code == -KILL else ""
         return WorkerDied(
             f"worker process {worker.pid} ended by {how} in the middle of a round{hint}; the same command"
             " goes on from the checkpoint"
@@ -178,7 +180,7 @@ class Workers:
         """In a worker: answer until the pipe is closed. Only the first process heeds signals; when
         it is killed, Linux kills the workers too.
         """
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR2):
+        for number in ASKING:
             signal.signal(number, signal.SIG_IGN)
         _die_with(parent)
         for other in others:

@@ -7,6 +7,8 @@
 | signals.py | how a process is asked to stop |
 | imports.py | heavy imports in less time; `-cd DIR` as a place to import from |
 | colour.py | colour, where a person reads |
-| say.py | a line on stderr, above a progress line |
+| say.py | a line on stderr, above a progress line; a time in words |
+| file_lock.py | one process at a time, on every system |
+| mapped.py | tensors that processes share, and that may lie in a file |
 | sealed.py | files that end with a checksum (checkpoints) |
 """

@@ -145,7 +145,7 @@ def for_small_tensors(device: torch.device) -> None:
     if device.type == "cpu":
         torch.set_num_threads(1)
         _openblas().limit(limits=1)
-        with suppress(AttributeError, OSError):  # another C library than glibc
+        with suppress(AttributeError, OSError, TypeError):  # another C library than glibc
             mallopt = ctypes.CDLL(None).mallopt
             mallopt(_TRIM_THRESHOLD, _KEPT_BYTES)
             mallopt(_MMAP_THRESHOLD, _SMALL_BYTES)

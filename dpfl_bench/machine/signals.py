@@ -10,7 +10,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from types import FrameType
 
-ASKING = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR2)
+PREEMPTION = getattr(signal, "SIGUSR2", None)  # Windows has none
+ASKING = (signal.SIGINT, signal.SIGTERM, *([PREEMPTION] if PREEMPTION else []))
+KILL = getattr(signal, "SIGKILL", None)
 CODES = tuple(128 + number for number in ASKING)  # exit codes of a process that was asked to stop
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
+from dpfl_bench.machine.say import duration
 from dpfl_bench.papers.evidence import Evidence
 from dpfl_bench.results.folder import RunFolder
 from dpfl_bench.sweep.dry_run import estimated
-from dpfl_bench.sweep.progress import duration
 
 CORES = 2  # that the files' costs are for
 SECONDS = {

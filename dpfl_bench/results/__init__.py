@@ -12,6 +12,8 @@
 | agreement.py | whether two tables have the same numbers, by bits or by intervals |
 | sweeps.py | sweep.json |
 | summary.py | a result in one line |
+| standing.py | where a running run stands |
+| hyper_parameters.py | what trackers are told of a run |
 | differences.py | where two run folders differ |
 | plots.py, trackers.py | pictures; TensorBoard and Weights & Biases |
 | escape.py, json_numbers.py, text_table.py | names, numbers and tables in other formats |

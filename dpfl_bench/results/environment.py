@@ -4,10 +4,14 @@ say.
 
 from __future__ import annotations
 
+import os
 import platform
 import shlex
 import subprocess
 import sys
+import time
+from collections.abc import Mapping
+from datetime import UTC, datetime
 from functools import cache
 from importlib import import_module, metadata
 from pathlib import Path
@@ -77,10 +81,40 @@ def environment(device: str) -> dict[str, Any]:
         "threads": torch.get_num_threads(),
         "ranks": group().size,
         "products": "numpy" if device.startswith("cpu") and numpy_multiplies() else "torch",
+        "began": datetime.now(UTC).isoformat(timespec="seconds"),
+        "slurm": slurm_job(os.environ),
         "command": shlex.join(sys.argv),
         "cwd": str(Path.cwd()),
         "own_code": [*imports.OWN],
     }
+
+
+def slurm_job(variables: Mapping[str, str]) -> dict[str, Any] | None:
+    """The job of Slurm's that this process is in, as squeue and sacct call it; None outside of one.
+    began: as Slurm tells it, else when this process began.
+    """
+    if not variables.get("SLURM_JOB_ID"):
+        return None
+    array, task = variables.get("SLURM_ARRAY_JOB_ID"), variables.get("SLURM_ARRAY_TASK_ID")
+    start = variables.get("SLURM_JOB_START_TIME", "")
+    began = float(start) if start.isdigit() else _process_began()
+    return {
+        "job": f"{array}_{task}" if array and task else variables["SLURM_JOB_ID"],
+        "node": variables.get("SLURMD_NODENAME"),
+        "cpus": variables.get("SLURM_CPUS_PER_TASK"),
+        "restarts": variables.get("SLURM_RESTART_COUNT", "0"),
+        "began": began and datetime.fromtimestamp(began, UTC).isoformat(timespec="seconds"),
+    }
+
+
+def _process_began() -> float | None:
+    """Of this process, where Linux tells."""
+    try:
+        ticks = int(Path("/proc/self/stat").read_text().rpartition(")")[2].split()[19])
+        up = float(Path("/proc/uptime").read_text().split()[0])
+        return time.time() - (up - ticks / os.sysconf("SC_CLK_TCK"))
+    except (OSError, ValueError, AttributeError):
+        return None
 
 
 @cache

@@ -48,8 +48,10 @@ class Owner:
         )
 
     def alive(self, silent: float) -> bool:
-        if (self.host, self.space) != (platform.node(), _space()):
-            return silent < SILENCE
+        if os.name == "nt" and self.pid == os.getpid() and self.host == platform.node():
+            return True
+        if os.name == "nt" or (self.host, self.space) != (platform.node(), _space()):
+            return silent < SILENCE  # Windows has no signal 0: there it would end the process
         try:
             os.kill(self.pid, 0)
         except ProcessLookupError:
@@ -243,6 +245,9 @@ def _started(pid: int) -> str | None:
     except OSError:
         if Path("/proc/self/stat").exists():
             return None
-        said = subprocess.run(["ps", "-o", "lstart=", "-p", str(pid)], capture_output=True, text=True)
+        try:
+            said = subprocess.run(["ps", "-o", "lstart=", "-p", str(pid)], capture_output=True, text=True)
+        except OSError:  # no ps
+            return None
         return said.stdout.strip() or None
     return "dead" if state in "ZX" else rest[18]

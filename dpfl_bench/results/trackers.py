@@ -17,12 +17,13 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Protocol
 
-import yaml
 from tqdm import tqdm
 
 from dpfl_bench.results.folder import RunFolder
+from dpfl_bench.results.hyper_parameters import About
 
 Row = dict[str, float]  # without the empty cells
+COMPARED = ("test_error", "test_loss", "train_loss", "eps")  # columns that HPARAMS shows
 
 
 class Tracker(Protocol):
@@ -32,23 +33,31 @@ class Tracker(Protocol):
 
 
 class TensorBoard:
-    """run folder/tensorboard/seed_N: a scalar in double precision for each column and evaluated
-    round.
+    """run folder/tensorboard/NAME-seed_N: a scalar in double precision for each column and
+    evaluated round, and the settings for the tab HPARAMS.
     """
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder / "tensorboard"
+    def __init__(self, folder: Path, about: About) -> None:
+        self.folder, self.about = folder / "tensorboard", about
         shutil.rmtree(self.folder, ignore_errors=True)
         self.writer = import_module("torch.utils.tensorboard").SummaryWriter
+        self.hparams = import_module("torch.utils.tensorboard.summary").hparams
         self.seeds: dict[int, Any] = {}
 
     def log(self, row: Row) -> None:
         seed, round = int(row["seed"]), int(row["round"])
         if seed not in self.seeds:
-            self.seeds[seed] = self.writer(str(self.folder / f"seed_{seed}"))
+            self.seeds[seed] = self._opened(seed)
         for name, value in row.items():
             if name not in ("seed", "round"):
                 self.seeds[seed].add_scalar(name, value, round, new_style=True, double_precision=True)
+
+    def _opened(self, seed: int) -> Any:
+        writer = self.writer(str(self.folder / f"{self.about.name}-seed_{seed}"))
+        parameters = {**self.about.parameters, "seed": seed}
+        for summary in self.hparams(parameters, dict.fromkeys(COMPARED, 0.0)):  # of metrics, the names
+            writer.file_writer.add_summary(summary)
+        return writer
 
     def close(self) -> None:
         for writer in self.seeds.values():
@@ -56,44 +65,53 @@ class TensorBoard:
 
 
 class WandB:
-    """One W&B run under the run's id, a step for each row. WANDB_MODE=offline keeps it in run
-    folder/wandb, for `wandb sync`.
+    """A W&B run for each seed, RUN_ID-seed_N, in a group that is the run. A step is a round.
+    WANDB_MODE=offline keeps them in run folder/wandb, for `wandb sync`.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, about: About) -> None:
+        self.folder, self.about = folder, about
         shutil.rmtree(folder / "wandb", ignore_errors=True)
-        wandb = import_module("wandb")
-        config = yaml.safe_load((folder / ".hydra" / "config.yaml").read_text())
-        project = None if wandb.setup().settings.project else "dpfl-bench"
-        self.run = wandb.init(
-            id=folder.name,
-            resume="allow",
-            dir=folder,
-            project=project,
-            config=config,
-            settings=wandb.Settings(console="off"),
-        )
-        self.rows = 0
+        self.wandb = import_module("wandb")
+        self.seed: int | None = None
+        self.run: Any = None
 
     def log(self, row: Row) -> None:
-        if (
-            self.rows >= self.run.starting_step
-        ):  # the server has the others: the same rows, of the attempt before
-            self.run.log(row, step=self.rows)
-        self.rows += 1
+        seed, round = int(row["seed"]), int(row["round"])
+        if seed != self.seed:
+            self.close()
+            self.seed, self.run = seed, self._begun(seed)
+        if round >= self.run.starting_step:  # the server has the others, of the attempt before
+            self.run.log(row, step=round)
+
+    def _begun(self, seed: int) -> Any:
+        run = self.wandb.init(
+            id=f"{self.folder.name}-seed_{seed}",
+            name=f"{self.about.name}-seed_{seed}",
+            group=self.folder.name,
+            resume="allow",
+            dir=self.folder,
+            project=None if self.wandb.setup().settings.project else "dpfl-bench",
+            config={**self.about.parameters, "seed": seed},
+            settings=self.wandb.Settings(console="off"),
+        )
+        run.define_metric("*", step_metric="round")
+        return run
 
     def close(self) -> None:
-        self.run.finish()
+        if self.run is not None:
+            self.run.finish()
+        self.run = None
 
 
-TRACKERS: dict[str, Callable[[Path], Tracker]] = {"tensorboard": TensorBoard, "wandb": WandB}
+TRACKERS: dict[str, Callable[[Path, About], Tracker]] = {"tensorboard": TensorBoard, "wandb": WandB}
 
 
 class Followers:
     """The trackers of one run. They are opened when the first row is there."""
 
-    def __init__(self, names: Sequence[str], folder: RunFolder) -> None:
-        self.folder, self.closed, self.read = folder, names, 0
+    def __init__(self, names: Sequence[str], folder: RunFolder, about: About) -> None:
+        self.folder, self.about, self.closed, self.read = folder, about, names, 0
         self.open: dict[str, Tracker] = {}
 
     def follow(self) -> None:
@@ -110,7 +128,7 @@ class Followers:
             self._guarded(name, tracker.close)
 
     def _begin(self, name: str) -> None:
-        self.open[name] = TRACKERS[name](self.folder.path)
+        self.open[name] = TRACKERS[name](self.folder.path, self.about)
 
     def _new_rows(self) -> list[Row]:
         with self.folder.metrics.path.open("rb") as file:
@@ -137,9 +155,9 @@ class Followers:
 
 
 @contextmanager
-def following(names: Sequence[str], folder: RunFolder) -> Iterator[Followers]:
+def following(names: Sequence[str], folder: RunFolder, about: About) -> Iterator[Followers]:
     """To be told by `follow` whenever metrics.csv has grown; closed at the end, whichever it is."""
-    followers = Followers(names, folder)
+    followers = Followers(names, folder, about)
     try:
         yield followers
         followers.follow()

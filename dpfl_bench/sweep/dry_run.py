@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from pathlib import Path
 
 from dpfl_bench.config.settings import Settings
+from dpfl_bench.machine.say import duration
 from dpfl_bench.results.folder import RunState
 from dpfl_bench.sweep.estimate import Measured
 from dpfl_bench.sweep.launchers.base import Point
 from dpfl_bench.sweep.points import states_of
-from dpfl_bench.sweep.progress import duration
 
 
 def lines(points: Mapping[Point, Settings], at_once: int, anew: Set[Path]) -> Iterator[str]:

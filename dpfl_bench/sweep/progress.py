@@ -12,8 +12,8 @@ from typing import Any
 
 from tqdm import tqdm
 
-from dpfl_bench.machine.say import say
-from dpfl_bench.results.folder import FINISHED, RunFolder
+from dpfl_bench.machine.say import duration, say
+from dpfl_bench.results.folder import FINISHED, RunFolder, RunState
 
 SELDOM = 30.0  # seconds between two lines where there is no terminal
 SHARE = 0.05  # of the time, at most, that is spent on looking
@@ -31,22 +31,30 @@ class Progress:
         self._before = {path: _stamp(path) for path in todo}
         self._folders = {path: RunFolder(path) for path in runs}
         self._words: dict[Path, str] = {path: self._word(path) for path in self._folders}
+        self._failures = {p for p, word in self._words.items() if word in ("failed", "diverged")}
         self.busy: set[Any] = set()  # points that another process has; the launcher left them to it
         self._begun, self._ended_before = time.monotonic(), self._ended
         self._next, self._said = 0.0, self._begun
         self._bar: Any = tqdm(bar_format="{desc}", file=sys.stderr, disable=None, leave=False)
         self._show(self.line)
 
-    def update(self) -> None:
-        """Look at the folders, seldom enough to cost little, and tell what changed."""
-        now = time.monotonic()
-        if now < self._next:
+    def update(self, now: bool = False) -> None:
+        """Look at the folders, and tell what changed: seldom enough to cost little, or at once."""
+        begun = time.monotonic()
+        if begun < self._next and not now:
             return
         for path, word in self._words.items():
             if word not in (*FINISHED, "failed"):  # what was interrupted may be requeued
                 self._words[path] = self._word(path)
-        self._next = now + max(0.5, (time.monotonic() - now) / SHARE)
+        self._next = begun + max(0.5, (time.monotonic() - begun) / SHARE)
         self._show(self.line)
+
+    def failures(self) -> list[tuple[Path, RunState]]:
+        """The runs that `update` has found failed or diverged, each once."""
+        bad = [path for path, word in self._words.items() if word in ("failed", "diverged")]
+        new = [path for path in bad if path not in self._failures]
+        self._failures.update(new)
+        return [(path, self._folders[path].state()) for path in new]
 
     def ended(self, run: Path) -> bool:
         """Whether another process brought it to its end, which may be a failure."""
@@ -88,17 +96,6 @@ class Progress:
         elif time.monotonic() - self._said > SELDOM:
             say(line)
             self._said = time.monotonic()
-
-
-def duration(seconds: float) -> str:
-    """In the two units that matter: 45 s, 12 min, 3 h 20 min, 2 d 4 h."""
-    if seconds < 90:
-        return f"{max(1, round(seconds))} s"
-    minutes = round(seconds / 60)
-    hours, days = minutes // 60, minutes // 1440
-    if days:
-        return f"{days} d {hours % 24} h"
-    return f"{hours} h {minutes % 60} min" if hours else f"{minutes} min"
 
 
 def _stamp(run: Path) -> tuple[int, int] | None:

@@ -13,6 +13,7 @@ from typing import Any
 from dpfl_bench.checks.errors import ConfigError
 from dpfl_bench.results import sweeps
 from dpfl_bench.results.folder import BROKEN, SET_ASIDE, RunFolder, RunState, plain_text
+from dpfl_bench.results.standing import Standing
 from dpfl_bench.results.sweeps import Sweep
 
 WORDS = ("done", "diverged", "running", "failed", "interrupted", "died", "unreadable", "missing")
@@ -52,6 +53,7 @@ def survey(folder: str) -> dict[str, Any]:
                 "run_id": run.name,
                 "status": state.word,
                 "error": state.error,
+                "progress": _standing(run) if state.word == "running" else None,
                 "overrides": list(overrides[run]),
                 "folder": str(run),
             }
@@ -69,7 +71,7 @@ def text(survey: dict[str, Any]) -> str:
     for word in WORDS[1:]:
         runs = [run for run in survey["runs"] if run["status"] == word]
         for run in runs[:SHOWN]:
-            why = run["error"].partition("\n")[0] if run["error"] else MEANING[word]
+            why = run["error"].partition("\n")[0] if run["error"] else _told(run) or MEANING[word]
             lines.append(f"  {word:11} {run['run_id']}  {' '.join(run['overrides'])}: {why}")
         if len(runs) > SHOWN:
             lines.append(f"  {word:11} and {len(runs) - SHOWN} more (--json lists all)")
@@ -79,6 +81,16 @@ def text(survey: dict[str, Any]) -> str:
         ["to finish:", *(f"  {command}" for command in survey["finish"][:SHOWN])] if survey["finish"] else []
     )
     return "\n".join(lines) + "\n"
+
+
+def _standing(run: Path) -> dict[str, Any] | None:
+    """Where a running run stands, as its process last told."""
+    standing = Standing.of(RunFolder(run))
+    return standing.json() if standing else None
+
+
+def _told(run: dict[str, Any]) -> str | None:
+    return str(Standing(**run["progress"])) if run["progress"] else None
 
 
 def again(sweep: Sweep) -> str:

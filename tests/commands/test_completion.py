@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -74,6 +76,44 @@ def test_bash_takes_it(typed: str, breaks: str, proposes: list[str]) -> None:
     said = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True)
     assert said.stdout.splitlines() == proposes
     assert said.stderr == ""
+
+
+@pytest.mark.skipif(shutil.which("zsh") is None, reason="no zsh")
+@pytest.mark.parametrize(
+    ("typed", "adds"),
+    [
+        ("pl", ["-- plan"]),
+        ("run privacy.trust=sec", ["-- privacy.trust=secagg"]),
+        ("run eps=1 privacy.tr", ["-S  -- privacy.trust="]),
+        ("run no_such_thing", ["files"]),
+    ],
+)
+def test_zsh_takes_it(typed: str, adds: list[str]) -> None:
+    *before, prefix = [str(BINARY), *typed.split()]
+    script = (
+        f'compdef() {{ }}; eval "$({BINARY} completion zsh)"; compadd() {{ print -r -- "$*" }};'
+        f" _files() {{ print files }}; words=({' '.join(before)} {prefix}); CURRENT=$#words;"
+        f" PREFIX={prefix}; _dpfl_bench"
+    )
+    said = subprocess.run(["zsh", "-fc", script], capture_output=True, text=True, check=True)
+    assert said.stdout.splitlines() == adds
+    assert said.stderr == ""
+
+
+@pytest.mark.skipif(shutil.which("fish") is None, reason="no fish")
+@pytest.mark.parametrize(
+    ("typed", "proposes"),
+    [
+        ("pl", "plan"),
+        ("run privacy.trust=sec", "privacy.trust=secagg"),
+        ("run eps=1 privacy.tr", "privacy.trust="),
+    ],
+)
+def test_fish_takes_it(typed: str, proposes: str, tmp_path: Path) -> None:
+    script = f"{BINARY} completion fish | source; complete -C '{BINARY} {typed}'"
+    asked = {**os.environ, "HOME": str(tmp_path), "PATH": f"{BINARY.parent}:{os.environ['PATH']}"}
+    said = subprocess.run(["fish", "-c", script], capture_output=True, text=True, check=True, env=asked)
+    assert proposes in said.stdout.splitlines()
 
 
 def test_the_script_is_bound_to_the_command() -> None:

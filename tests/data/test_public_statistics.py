@@ -102,16 +102,19 @@ def test_the_default_run_is_fully_accounted_and_the_other_is_marked_everywhere(t
 
 # of which the file knows too little, or whose files are made of private records
 LEAKING = {
-    "libsvm": ["dataset.shape=null", "dataset.classes=null"],
+    **{own: ["dataset.shape=null", "dataset.classes=null"] for own in ("libsvm", "csv", "npz")},
     "reddit": ["dataset.vocabulary_from=data"],
 }
 
 
 @pytest.mark.parametrize("name", SHIPPED)
 def test_what_ships_is_fully_accounted_or_says_why_not(name: str) -> None:
-    made = (
-        settings_of(f"dataset={name}", "clients=10") if name == "libsvm" else settings_of(f"dataset={name}")
-    )
+    given = {
+        "libsvm": ("clients=10",),
+        "csv": ("clients=10", "dataset.path=x.csv", "dataset.target=y"),
+        "npz": ("clients=10", "dataset.path=x.npz"),
+    }
+    made = settings_of(f"dataset={name}", *given.get(name, ()))
     assert [leak.split(":")[0] for leak in made.leaks] == LEAKING.get(name, [])
 
 

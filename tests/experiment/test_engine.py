@@ -230,7 +230,7 @@ def test_client_memories_that_do_not_fit_are_refused(monkeypatch: pytest.MonkeyP
     message = (
         r"^algo=dp_scaffold keeps a model-sized vector for each client, 10 x 18 numbers: 0\.0 GB, expected at"
         r" most 0\.0; "
-        r"raise engine\.memory, lower clients or take a smaller model$"
+        r"say engine\.memories=disk, raise engine\.memory, lower clients or take a smaller model$"
     )
     with pytest.raises(ConfigError, match=message):
         run.prepare(settings_with("algo=dp_scaffold", memory=700e-9))

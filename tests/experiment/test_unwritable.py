@@ -73,7 +73,11 @@ def test_a_full_disk(full_from: str, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_a_killed_process_left_half_written_is_removed() -> None:
     folder = call("run", *SHORT).folder
     (folder / "result.json").unlink()
-    left = [folder / "status.json.123.part", folder / "checkpoint/latest.123.part"]
+    left = [
+        folder / "status.json.123.part",
+        folder / "checkpoint/latest.123.part",
+        folder / "checkpoint/memories.x.part",
+    ]
     kept = folder / "lock.host.123.4.part"
     for file in (*left, kept):
         file.touch()

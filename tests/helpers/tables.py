@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 
+from dpfl_bench.results.collect import latex
 from dpfl_bench.results.collect.best import Table
 
 INF, NAN = math.inf, math.nan
@@ -62,18 +63,31 @@ def odd_table() -> Table:
 
 
 def checked_tex(text: str) -> int:
-    """Its rows, of a text in which nothing special is bare and each row has as many cells as the
+    """Its rows, of a text in which nothing special is bare and each row has as many cells as its
     tabular has columns.
     """
-    assert text.splitlines()[0] == r"% \usepackage{booktabs}"
-    begin, body, end = re.split(r"(?s)\\toprule\n(.*)\\bottomrule\n", text)
-    (columns,) = re.findall(r"\\begin\{tabular\}\{([lr]+)\}", begin)
-    assert end.startswith("\\end{tabular}\n")
-    lines = [line for line in body.splitlines() if line != r"\midrule"]
-    assert all(line.endswith(r" \\") for line in lines)
-    assert {len(re.findall(r"(?<!\\)&", line)) + 1 for line in lines} == {len(columns)}
-    bare = text.partition("\n")[2]
-    for escaped in (r"\\[&%$#_{}]", r"\$\\(?:pm|infty|varepsilon)\$", r"\$[+-][\d.]+\$"):
+    assert text.startswith(latex.HEAD)
+    assert text.endswith(latex.TAIL)
+    text = text.removeprefix(latex.HEAD).removesuffix(latex.TAIL)
+    counts = set()
+    for block in re.findall(r"(?s)\\begin\{tabular\}(.*?)\\end\{tabular\}", text):
+        begin, body, end = re.split(r"(?s)\\toprule\n(.*)\\bottomrule\n", block)
+        assert not end
+        columns = re.fullmatch(r"\{@\{\}((?:[lr]|p\{\d+pt\})+)@\{\}\}\n", begin)
+        assert columns
+        lines = [line for line in body.splitlines() if line != r"\midrule"]
+        assert all(line.endswith(r" \\") for line in lines)
+        number = len(re.sub(r"\{\d+pt\}", "", columns[1]))
+        assert {len(re.findall(r"(?<!\\)&", line)) + 1 for line in lines} == {number}
+        counts.add(len(lines))
+    (rows,) = counts
+    _check_marks(re.sub(r"\\(begin|end)\{tabular\}.*", "", text))
+    return int(rows)
+
+
+def _check_marks(text: str) -> None:
+    bare = text
+    for escaped in (r"\\[&%$#_{}]", r"\$\\(?:pm|infty|varepsilon|delta|Psi|\|)\$", r"\$[+-][\d.]+\$"):
         bare = re.sub(escaped, "", bare)
     depth = 0
     for c in bare.replace("&", ""):
@@ -82,4 +96,3 @@ def checked_tex(text: str) -> int:
     assert depth == 0
     assert not re.search(r"[%$#_^~]", re.sub(r"\\text\w+", "", bare))
     assert not re.search(r"[^\x00-\u017f]", text)
-    return len(lines)

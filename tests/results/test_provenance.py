@@ -16,7 +16,7 @@ from helpers.federations import settings_of
 
 from dpfl_bench.checks.errors import ConfigError
 from dpfl_bench.data import contents, libsvm
-from dpfl_bench.experiment import run
+from dpfl_bench.experiment import book, run
 from dpfl_bench.results.collect import points as points_of
 
 GIVEN = (
@@ -152,7 +152,7 @@ def test_a_checkpoint_goes_on_with_its_own_records_alone(monkeypatch: pytest.Mon
         raise OSError("the disk is gone")
 
     with monkeypatch.context() as cut:
-        cut.setattr(run._Runner, "_finish", gone)
+        cut.setattr(book.Book, "finish", gone)
         with pytest.raises(OSError, match="the disk is gone"):
             run.run(settings, (), "")
     folder = Path("outputs/runs", settings.run_id)

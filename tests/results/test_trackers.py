@@ -23,17 +23,20 @@ from dpfl_bench.config import tracker_names as config_trackers
 from dpfl_bench.experiment import train
 from dpfl_bench.results import trackers
 from dpfl_bench.results.folder import METRICS, RunFolder
+from dpfl_bench.results.hyper_parameters import About
 
 ARGUMENTS = (
     "run",
     "algo=dp_scaffnew",
     "repeats=2",
     "total_steps=40",
+    "privacy.clip=0.3",
     "local_steps=4",
     "eval_every=1",
     "checkpoint_every=3",
     *QUICK,
 )
+NAME = "dp_scaffnew-breast_cancer-eps_2-steps_4-rounds_10"
 
 
 def rows(folder: Path) -> list[dict[str, float]]:
@@ -52,9 +55,9 @@ def of_tensorboard(folder: Path) -> list[dict[str, float]]:
 
     found: dict[tuple[int, int], dict[str, float]] = {}
     for path in sorted((folder / "tensorboard").iterdir()):
-        seed = int(path.name.removeprefix("seed_"))
+        seed = int(path.name.rpartition("-seed_")[2])
         events = accumulators.EventAccumulator(str(path), size_guidance={"tensors": 0}).Reload()
-        for name in events.Tags()["tensors"]:
+        for name in [tag for tag in events.Tags()["tensors"] if not tag.startswith("_hparams_")]:
             told = events.Tensors(name)
             assert len({event.step for event in told}) == len(told), "a round twice"
             for event in told:
@@ -64,18 +67,29 @@ def of_tensorboard(folder: Path) -> list[dict[str, float]]:
 
 
 def of_wandb(folder: Path) -> list[dict[str, float]]:
-    """The history in the one offline run, as rows of metrics.csv."""
+    """The histories of the offline runs, one a seed, as rows of metrics.csv."""
     internal = pytest.importorskip("wandb.proto.wandb_internal_pb2")
-    (path,) = (folder / "wandb").glob("offline-run-*/*.wandb")
     found = []
-    for record in _written(path, internal.Record):
-        if record.WhichOneof("record_type") == "history":
-            items = {
-                item.key or item.nested_key[0]: json.loads(item.value_json) for item in record.history.item
-            }
-            assert items["_step"] == len(found), "a step twice, or one left out"
-            found.append({name: float(value) for name, value in items.items() if name[0] != "_"})
-    return found
+    for path in (folder / "wandb").glob("offline-run-*/*.wandb"):
+        records = _written(path, internal.Record)
+        (run,) = [record.run for record in records if record.WhichOneof("record_type") == "run"][:1]
+        assert (run.run_group, run.project) == (folder.name, "dpfl-bench")
+        shown = {item.key: json.loads(item.value_json) for item in run.config.update}
+        assert run.run_id == f"{folder.name}-seed_{shown['seed']}"
+        assert run.display_name == f"{NAME}-seed_{shown['seed']}"
+        assert (shown["rounds"], shown["privacy.clip"]) == (10, 0.3)
+        for record in records:
+            if record.WhichOneof("record_type") == "history":
+                items = {
+                    item.key or item.nested_key[0]: json.loads(item.value_json)
+                    for item in record.history.item
+                }
+                assert items["_step"] == items["round"]
+                assert items["seed"] == shown["seed"]
+                found.append({name: float(value) for name, value in items.items() if name[0] != "_"})
+        kinds = [record.metric for record in records if record.WhichOneof("record_type") == "metric"]
+        assert any((kind.glob_name or kind.name, kind.step_metric) == ("*", "round") for kind in kinds)
+    return sorted(found, key=lambda row: (row["seed"], row["round"]))
 
 
 def _written(path: Path, kind: Any) -> list[Any]:
@@ -165,7 +179,7 @@ def test_trackers_change_no_number_and_no_run_id() -> None:
 
 
 class Failing:
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, about: About) -> None:
         if "opening" in sys.argv:
             raise OSError("no space\nleft")
         self.rows = 0
@@ -201,7 +215,7 @@ def test_a_tracker_that_fails_is_told_once_and_stops_nothing(
 def test_a_run_that_failed_closes_its_trackers(monkeypatch: pytest.MonkeyPatch) -> None:
     closed = []
     quiet = SimpleNamespace(log=lambda row: None, close=lambda: closed.append(True))
-    monkeypatch.setitem(trackers.TRACKERS, "tensorboard", lambda folder: quiet)
+    monkeypatch.setitem(trackers.TRACKERS, "tensorboard", lambda folder, about: quiet)
     monkeypatch.setattr(config_trackers, "find_spec", lambda name: SimpleNamespace(origin="here"))
     cut_off(2, monkeypatch)
     with pytest.raises(MemoryError):
@@ -213,40 +227,66 @@ def test_online_a_resumed_wandb_run_gets_only_the_rows_that_it_lacks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The server keeps what an attempt sent. (A stand-in for wandb: there is no network here.)"""
-    sent: list[tuple[int, float]] = []
-    asked: dict[str, Any] = {}
+    sent: dict[str, list[tuple[int, float]]] = {}
+    asked: list[dict[str, Any]] = []
 
     def init(**given: Any) -> Any:
-        asked.update(given)
+        asked.append(given)
+        had = sent.setdefault(given["id"], [])
         return SimpleNamespace(
-            starting_step=len(sent),
-            log=lambda row, step: sent.append((step, row["eps"])),
-            finish=lambda: None,
+            starting_step=had[-1][0] + 1 if had else 0,
+            log=lambda row, step: had.append((step, row["eps"])),
+            finish=lambda: finished.append(given["id"]),
+            define_metric=lambda name, step_metric: None,
         )
 
+    finished: list[str] = []
     settings = SimpleNamespace(project=None)
     package = SimpleNamespace(init=init, Settings=dict, setup=lambda: SimpleNamespace(settings=settings))
     monkeypatch.setattr(trackers, "import_module", lambda name: package)
     folder = RunFolder(tmp_path / "abc")
-    folder.write(".hydra/config.yaml", "eps: 2.0\n")
     for count in (7, 5, 10):  # cut back to 5 rows in between
         folder.metrics.start()
-        with trackers.following(["wandb"], folder) as followers:
+        with trackers.following(["wandb"], folder, About("mine", {"eps": 2.0})) as followers:
             for n in range(count):
-                folder.metrics.append({"seed": 0, "round": n, "eps": n / 3})
+                folder.metrics.append({"seed": n // 6, "round": 3 * (n % 6), "eps": n / 3})
                 followers.follow()
-    assert sent == [(n, n / 3) for n in range(10)]
-    assert (asked["id"], asked["resume"], asked["config"]) == ("abc", "allow", {"eps": 2.0})
+    assert sent["abc-seed_0"] == [(3 * n, n / 3) for n in range(6)]
+    assert sent["abc-seed_1"] == [(3 * n, (n + 6) / 3) for n in range(4)]
+    assert finished == [given["id"] for given in asked]  # one at a time
+    told = {key: asked[0][key] for key in ("id", "name", "group", "resume", "config")}
+    config = {"eps": 2.0, "seed": 0}
+    assert told == dict(id="abc-seed_0", name="mine-seed_0", group="abc", resume="allow", config=config)
+
+
+def test_tensorboard_has_names_and_hyper_parameters() -> None:
+    pytest.importorskip("tensorboard")
+    accumulators = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    from tensorboard.plugins.hparams import plugin_data_pb2
+
+    folder = call(*ARGUMENTS, "trackers=[tensorboard]").folder
+    assert sorted(path.name for path in (folder / "tensorboard").iterdir()) == [
+        f"{NAME}-seed_{seed}" for seed in (0, 1)
+    ]
+    events = accumulators.EventAccumulator(str(folder / "tensorboard" / f"{NAME}-seed_1")).Reload()
+    content = events.SummaryMetadata("_hparams_/session_start_info").plugin_data.content
+    shown = plugin_data_pb2.HParamsPluginData.FromString(content).session_start_info.hparams
+    assert (shown["algo.name"].string_value, shown["seed"].number_value) == ("dp_scaffnew", 1)
+    assert (shown["privacy.clip"].number_value, shown["rounds"].number_value) == (0.3, 10)
+    assert not {"outputs", "engine.workers", "algo._target_"} & set(shown)
+    content = events.SummaryMetadata("_hparams_/experiment").plugin_data.content
+    experiment = plugin_data_pb2.HParamsPluginData.FromString(content).experiment
+    assert [each.name.tag for each in experiment.metric_infos] == [*trackers.COMPARED]
 
 
 def test_rows_are_handed_on_once_and_exactly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     got: list[dict[str, float]] = []
     monkeypatch.setitem(
-        trackers.TRACKERS, "tensorboard", lambda folder: SimpleNamespace(log=got.append, close=lambda: None)
+        trackers.TRACKERS, "tensorboard", lambda *_: SimpleNamespace(log=got.append, close=lambda: None)
     )
     folder = RunFolder(tmp_path)
     folder.metrics.start()
-    with trackers.following(["tensorboard", "tensorboard"], folder) as followers:
+    with trackers.following(["tensorboard", "tensorboard"], folder, About()) as followers:
         folder.metrics.append({"seed": 0, "round": 0, "eps": float("inf"), "train_loss": 1 / 3})
         followers.follow()
         followers.follow()

@@ -16,10 +16,10 @@ from helpers.command import QUICK, Said, call
 from helpers.federations import settings_of
 
 from dpfl_bench.config.rounds import divisors
+from dpfl_bench.machine.say import duration
 from dpfl_bench.results.folder import RunFolder
 from dpfl_bench.sweep.estimate import Measured
 from dpfl_bench.sweep.points import spread
-from dpfl_bench.sweep.progress import duration
 
 pytestmark = pytest.mark.one_in(3)
 

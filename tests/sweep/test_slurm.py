@@ -27,6 +27,7 @@ from dpfl_bench.sweep.launchers.slurm import interrupt, outcome, queue, submissi
 from dpfl_bench.sweep.launchers.slurm.launcher import Slurm
 from dpfl_bench.sweep.launchers.slurm.queue import Full, Seen, Unanswered
 from dpfl_bench.sweep.launchers.slurm.submission import Record
+from dpfl_bench.sweep.progress import Progress
 
 pytest.importorskip("submitit")
 Fake = Callable[[str, str], None]
@@ -357,7 +358,10 @@ def test_what_was_said_before_the_submission_does_not_count() -> None:
 
 
 class Silent:
-    def update(self) -> None: ...
+    def update(self, now: bool = False) -> None: ...
+
+    def failures(self) -> list[Any]:
+        return []
 
 
 class Cluster:
@@ -419,6 +423,37 @@ def test_a_job_that_ends_without_a_word_is_written_as_failed(
     assert written["error"].endswith("/1_0_0_log.out")
     assert status(second) is None  # pending: missing
     assert submission.known(Path("outputs/slurm")) == []
+
+
+def test_a_failure_is_told_when_it_happens(
+    monkeypatch: pytest.MonkeyPatch, fake: Fake, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = points(3)
+    folders = [RunFolder(point.folder) for point in given]
+    cluster = Cluster(monkeypatch, *[["RUNNING", "RUNNING", "RUNNING", "COMPLETED"]] * 3)
+    folders[2].tell("failed", error="yesterday")  # of an earlier sweep: it is run again
+    said: list[str] = []
+
+    def pause(watch: watch.Watch, stop: object) -> None:
+        if len(said) == 1:
+            folders[0].tell("failed", error="ValueError: into\nthe trap")
+        watch.progress.update(now=True)
+        watch._tell_failures()
+        said.append(capsys.readouterr().err)
+
+    def done_at_last() -> None:
+        if len(said) == 3:
+            for folder in folders[1:]:
+                folder.write("result.json", DONE)
+
+    cluster.on_look = done_at_last
+    monkeypatch.setattr(watch.Watch, "_pause", pause)
+    progress = Progress([f.path for f in folders], [f.path for f in folders])
+    slurm(settle_seconds=0).launch(given, progress)
+    told = [[line for line in text.splitlines() if "failed: " in line] for text in said]
+    assert [len(lines) for lines in told] == [0, 1, 0, 0]
+    assert told[1][0].startswith("dpfl-bench: failed: run0 seed=0: ValueError: into; see outputs/slurm/")
+    assert told[1][0].endswith("1_0_0_log.out")
 
 
 def test_a_lost_node_costs_a_new_start(monkeypatch: pytest.MonkeyPatch, fake: Fake) -> None:

@@ -197,6 +197,8 @@ def test_a_sweep_survives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     )
     (raised,) = runs("failed")
     assert "RuntimeError: into the trap" in raised.state().first_line
+    told = f"failed: {raised.path.name} "
+    until(lambda: told in launcher.said, "the launcher tells of it while the others go on", 30)
     assert {job.node for job in queue() if job.state in ("RUNNING", "COMPLETED")} == {"n1", "n2"}
 
     cancelled, killed, *_ = at_work()
@@ -250,6 +252,11 @@ def test_a_sweep_survives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     for outputs in (tmp_path / "outputs", basic / "outputs"):
         assert call("collect", str(outputs / "runs"), "--to", str(outputs / "to")).code == 0
     pd.testing.assert_frame_equal(numbers(tmp_path / "outputs/to"), numbers(basic / "outputs/to"))
+    times = pd.read_csv(tmp_path / "outputs/to/times.csv")
+    assert len(times) == 12
+    assert times["slurm_job"].str.fullmatch(r"\d+_\d+|\d+").all()
+    assert {*times["slurm_node"]} == {"n1", "n2"}
+    assert (times["slurm_job_seconds"] >= times["attempt_seconds"]).all()
     for folder in runs("done"):
         assert (
             folder.metrics.path.read_bytes()

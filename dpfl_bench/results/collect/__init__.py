@@ -14,5 +14,7 @@
 | tuning.py | the eps of "best of the sweep" |
 | caveats.py, edges.py | what a table would mislead by |
 | view.py, pictures.py | what was asked for: which runs, by what, over what; the figures |
-| tables.py | Markdown, LaTeX, CSV |
+| times.py | when, where and how long, in a file of its own |
+| tables.py | Markdown, CSV |
+| latex.py | for a paper: the table, and the figures with captions |
 """

@@ -7,12 +7,23 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from dpfl_bench.checks.errors import ConfigError
 from dpfl_bench.results import escape
-from dpfl_bench.results.collect import audited, best, caveats, columns, folders, pictures, points, tables
+from dpfl_bench.results.collect import (
+    audited,
+    best,
+    caveats,
+    columns,
+    folders,
+    latex,
+    pictures,
+    points,
+    tables,
+    times,
+)
 from dpfl_bench.results.collect.best import Table
 from dpfl_bench.results.collect.columns import Columns
 from dpfl_bench.results.collect.edges import Caveat
@@ -34,6 +45,7 @@ class Collected:
     warnings: list[Caveat]  # on this one
     survey: Survey
     folder: Path
+    times: list[times.Row] = field(default_factory=list)
 
     @property
     def runs(self) -> int:
@@ -64,6 +76,7 @@ class Collected:
             "warnings": [caveat.json() for caveat in self.warnings],
             "states": self.states,
             "left_out": self.left_out,
+            "times": clean(self.times),
             "missing": sum(count for _, count in self.survey.missing),
         }
         return json.dumps(report, indent=2) + "\n"
@@ -75,8 +88,9 @@ class Collected:
 
     def text(self) -> str:
         lines = [tables.markdown(self.table), *map(escape.plain, [*self.said, *self._gaps()])]
+        lines += filter(None, [times.said(self.times)])
         files = (
-            "results.csv, table.md, table.csv, table.tex and plots in "
+            "results.csv, times.csv, table.md, table.csv, table.tex, figures.tex and plots in "
             if any(run.result for run in self.survey.runs)
             else ""
         )
@@ -146,12 +160,14 @@ def collect(
     if tuning:
         rows_with, also = tuned(table.rows, [*good, *bad], where, tuning)
         table, notes = replace(table, rows=rows_with), [*notes, *also]
-    collected = Collected(table, notes, warnings, survey, _target(Path(given[0]), to))
+    where_to = _target(Path(given[0]), to)
+    collected = Collected(table, notes, warnings, survey, where_to, times.rows(finished))
     _write(collected, rows)
-    pictures.curves(good, table, collected.folder, apart)
+    drawn = pictures.curves(good, table, collected.folder, apart, view.width)
     if view.drawn:
         shown = points.compared(rows, swept.differing, pooled=view.filled().fields)
-        pictures.views(shown, finished, view, swept.differing, collected.folder)
+        drawn += pictures.views(shown, finished, view, swept.differing, collected.folder)
+    RunFolder(collected.folder).write("figures.tex", latex.figures(drawn))
     return collected
 
 
@@ -224,6 +240,7 @@ def _write(collected: Collected, rows: Sequence[Row]) -> None:
     folder.write(
         "results.csv", tables.csv_text(rows, list(dict.fromkeys(key for row in rows for key in row)))
     )
+    folder.write(times.FILE, tables.csv_text(collected.times, times.COLUMNS))
     folder.write(
         "table.csv",
         tables.csv_text(
@@ -235,4 +252,4 @@ def _write(collected: Collected, rows: Sequence[Row]) -> None:
         "\n\n".join([tables.markdown(collected.table).rstrip(), *map(escape.markdown, collected.said)])
         + "\n",
     )
-    folder.write("table.tex", tables.latex(collected.table, collected.said))
+    folder.write("table.tex", latex.table(collected.table, collected.said))

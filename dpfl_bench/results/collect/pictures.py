@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from dpfl_bench.results import escape
 from dpfl_bench.results.collect import best, tables
@@ -37,10 +37,22 @@ _WORDS = {
 }
 
 
-def curves(points: Sequence[Row], table: Table, target: Path, apart: Sequence[Clash]) -> None:
+class Drawn(NamedTuple):
+    """A picture's file without its ending, and what its caption says."""
+
+    name: str
+    title: str
+    note: str
+
+
+def curves(
+    points: Sequence[Row], table: Table, target: Path, apart: Sequence[Clash], width: str = ""
+) -> list[Drawn]:
     """u_curves_*: for each problem and guarantee the best point at each (algorithm, budget, local
-    steps), over whatever else was swept.
+    steps), over whatever else was swept. width: of a venue; then title and note are the caption's
+    alone.
     """
+    drawn = []
     titled: dict[str, list[tuple[str, str, list[Row]]]] = {}
     for dataset, setting in sorted({(point["dataset"], point["setting"]) for point in points}):
         here = [point for point in points if (point["dataset"], point["setting"]) == (dataset, setting)]
@@ -54,10 +66,15 @@ def curves(points: Sequence[Row], table: Table, target: Path, apart: Sequence[Cl
     for name, all_of_it in titled.items():
         for number, (title, note, members) in enumerate(all_of_it, start=1):
             numbered = f"u_curves_{name}" + (f"_{number}" if len(all_of_it) > 1 else "")
-            u_curves(best.best_by_steps(members, table.by), target / numbered, title, note, table)
+            chosen = best.best_by_steps(members, table.by)
+            u_curves(chosen, target / numbered, title, note, table, width)
+            drawn.append(Drawn(numbered, title, note))
+    return drawn
 
 
-def u_curves(points: Sequence[Row], target: Path, title: str, note: str, table: Table) -> None:
+def u_curves(
+    points: Sequence[Row], target: Path, title: str, note: str, table: Table, width: str = ""
+) -> None:
     """A panel for each algorithm (and what is kept apart), a line for each budget."""
     by = table.by
     marks = []
@@ -77,7 +94,8 @@ def u_curves(points: Sequence[Row], target: Path, title: str, note: str, table: 
         y_log=spread([mark.y for mark in marks]),
         kind="lines",
         line_of="budget",
-        width="double" if len({mark.column for mark in marks}) > 1 else ALONE,
+        width=width or ("double" if len({mark.column for mark in marks}) > 1 else ALONE),
+        exact=bool(width),
         best="greatest" if sign(by) < 0 else "least",
         band=STD,
         note=note,
@@ -99,19 +117,21 @@ def _mark(panel: str, point: Row, by: str) -> Mark:
 
 def views(
     rows: Sequence[Row], runs: Sequence[Run], view: View, settings: Sequence[str], target: Path
-) -> None:
+) -> list[Drawn]:
     """view.csv and view_*: what --x, --facet and --line ask for. rows: compared for the view."""
     filled = view.filled()
     drawn = list(pictures(rows, runs, filled, settings))
     records: list[Row] = []
+    captions = []
     values = {cell.at[filled.line] for picture in drawn for cell in picture.cells}
     lines = [_line(filled.line, value) for value in sorted(values, key=_order)]
     for number, picture in enumerate(drawn, start=1):
         name = "view" + (f"_{number}" if len(drawn) > 1 else "")
         records += [{"picture": name, **_record(cell, filled)} for cell in picture.cells]
-        _view(picture, filled, target / name, lines)
+        captions.append(_view(picture, filled, target / name, lines))
     keys = list(dict.fromkeys(key for record in records for key in record))
     RunFolder(target).write("view.csv", tables.csv_text(records, keys))
+    return captions
 
 
 def _record(cell: Cell, view: View) -> Row:
@@ -127,7 +147,7 @@ def _order(value: Any) -> tuple[bool, float, str]:
     return not known, float(value) if known else 0.0, str(value)
 
 
-def _view(picture: Picture, view: View, target: Path, lines: Sequence[str]) -> None:
+def _view(picture: Picture, view: View, target: Path, lines: Sequence[str]) -> Drawn:
     places = _places([cell.at[view.x] for cell in picture.cells])
     marks = [mark for cell in picture.cells for mark in _marks(cell, picture, view, places)]
     x = [mark.x for mark in marks if math.isfinite(mark.x)]
@@ -145,7 +165,8 @@ def _view(picture: Picture, view: View, target: Path, lines: Sequence[str]) -> N
         kind="bars" if places else "lines",
         line_of=LINES.get(view.line, "other"),
         best=False if view.x in ("round", "steps") else "greatest" if sign(view.by) < 0 else "least",
-        width="double" if len({(mark.row, mark.column) for mark in marks}) > 1 else ALONE,
+        width=view.width or ("double" if len({(mark.row, mark.column) for mark in marks}) > 1 else ALONE),
+        exact=bool(view.width),
         band=INTERVAL,
         level=FREE,
         lines=lines,
@@ -154,6 +175,7 @@ def _view(picture: Picture, view: View, target: Path, lines: Sequence[str]) -> N
         alt=f"{title}; a line for each {name_of(view.line)}.",
     )
     save(draw(marks, look), target)
+    return Drawn(target.name, title, look.note)
 
 
 def _marks(cell: Cell, picture: Picture, view: View, places: Mapping[Any, int]) -> list[Mark]:
@@ -202,7 +224,11 @@ def said(setting: str, guarantee: str | None, tuned: Sequence[str]) -> str:
     problem = [label_of(*part.split(" ", 1)) for part in setting.split(", ") if " " in part]
     sentences = [", ".join(problem)]
     if guarantee is not None:
-        words = [_WORDS.get(part, part.replace("delta ", "δ = ")) for part in guarantee.split(", ") if part]
+        words = [
+            _WORDS.get(part, part.replace("delta ", "δ = ").replace("e-0", "e-"))
+            for part in guarantee.split(", ")
+            if part
+        ]
         sentences.append(", ".join(words) or FREE)
     if tuned:
         sentences.append(f"at each point the best of {', '.join(name_of(key) for key in tuned)}")

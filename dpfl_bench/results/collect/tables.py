@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -113,13 +113,6 @@ def _cell(value: Any) -> str:
 
 def markdown(table: Table) -> str:
     return text_table.markdown(*_lines(table))
-
-
-def latex(table: Table, notes: Iterable[str]) -> str:
-    r"""To be \input: a tabular, and the notes under it. Needs booktabs."""
-    said = (rf"\par\smallskip\noindent{{\footnotesize {escape.tex(note)}\par}}" for note in notes)
-    lines = ["% \\usepackage{booktabs}", *text_table.tabular(*_lines(table))]
-    return "\n".join([*lines, *(f"\n{note}" for note in said)]) + "\n"
 
 
 def _lines(table: Table) -> tuple[list[str], list[list[str]], list[bool]]:

@@ -37,6 +37,7 @@ class View:
     x: str = ""
     facets: tuple[str, ...] = ()
     line: str = ""
+    width: str = ""  # of a venue; empty: what the picture needs
 
     @property
     def drawn(self) -> bool:

@@ -32,8 +32,8 @@ def scale_x(axes: Axes, values: Sequence[float], log: bool, inches: float) -> No
         axes.xaxis.set_major_locator(MaxNLocator(most, integer=whole, min_n_ticks=2))
 
 
-def scale_y(axes: Axes, values: Sequence[float], log: bool) -> None:
-    """values: all y that are drawn and finite."""
+def scale_y(axes: Axes, values: Sequence[float], log: bool, low: bool = False) -> None:
+    """values: all y that are drawn and finite. low: of a panel that has room for few labels."""
     from matplotlib.ticker import LogLocator, MaxNLocator
 
     if not log:
@@ -45,7 +45,8 @@ def scale_y(axes: Axes, values: Sequence[float], log: bool) -> None:
     if decades > 2:
         _decades(axes, "y")
         return
-    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5) if decades > 0.8 else range(1, 10)))
+    few = (1, 2, 5) if decades > (0.4 if low else 0.8) else (1, 2, 3, 5, 7)
+    axes.yaxis.set_major_locator(LogLocator(subs=few if low or decades > 0.8 else range(1, 10)))
     axes.yaxis.set_major_formatter("{x:g}")
     axes.yaxis.set_minor_locator(LogLocator(subs=()))
 

@@ -43,7 +43,8 @@ def save(figure: Figure, stem: Path, formats: tuple[str, ...] = FORMATS) -> list
     """
     from matplotlib import rc_context
 
-    title, words = " ".join(figure.get_suptitle().split()), str(figure.get_label())
+    words = str(figure.get_label())
+    title = " ".join(figure.get_suptitle().split()) or re.split("[:;]", words)[0]
     metadata: dict[str, dict[str, Any]] = {
         "pdf": {"CreationDate": None, "ModDate": None, "Creator": None, "Producer": None, "Title": title},
         "svg": {"Date": None, "Creator": "dpfl-bench", "Title": title, "Description": words},

@@ -53,7 +53,8 @@ class Vertical(NamedTuple):
 class Look:
     """What a figure says beside its marks.
 
-    width: a venue of `style.WIDTHS`, or inches. best: a star at each line's least (True) or
+    width: a venue of `style.WIDTHS`, or inches. exact: no wider for many panels, and title and note
+    stand in the paper's caption and not in the picture. best: a star at each line's least (True) or
     "greatest". band: what low and high are. note: stands under the figure. alt: the figure in
     words. names: panels and lines under other names than their own.
     """
@@ -64,6 +65,7 @@ class Look:
     x_log: bool = False
     y_log: bool = False
     width: str | float = "double"
+    exact: bool = False
     kind: Literal["lines", "points", "paths", "bars"] = "lines"
     diagonal: bool = False
     verticals: Sequence[tuple[Any, ...]] = ()
@@ -111,9 +113,11 @@ def draw(marks: Sequence[Mark], look: Look) -> Figure:
             _scales(axes, _Shared(marks, row, column), look, width / grid.across)
         _floors(panels, grid, marks, look)
         _names(panels, grid, look)
-        frame = Frame(figure, (0.3 + min(2.5, max(1.0, 0.66 * width / grid.across))) * grid.down)
-        frame.title(look.title)
-        frame.note(look.note)
+        least = 1.3 if look.exact else 1.0
+        frame = Frame(figure, (0.3 + min(2.5, max(least, 0.66 * width / grid.across))) * grid.down)
+        if not look.exact:
+            frame.title(look.title)
+            frame.note(look.note)
         frame.legend(_handles(styles, look, marks))
         frame.x_label(look.x_label)
         frame.y_label(look.y_label)
@@ -133,7 +137,11 @@ def _grid(marks: Sequence[Mark], look: Look) -> tuple[Grid, float]:
         places = {(rows[0], c): (i // across, i % across) for i, c in enumerate(columns)}
         return Grid(places, down, across, True), width
     places = {(r, c): (i, j) for i, r in enumerate(rows) for j, c in enumerate(columns) if (r, c) in there}
-    return Grid(places, len(rows), len(columns), False), max(width, 0.75 * PANEL * len(columns))
+    return Grid(places, len(rows), len(columns), False), _wide(look, width, len(columns))
+
+
+def _wide(look: Look, width: float, columns: int) -> float:
+    return width if look.exact else max(width, 0.75 * PANEL * columns)
 
 
 def _styles(marks: Sequence[Mark], look: Look) -> dict[str, Style]:
@@ -195,7 +203,7 @@ def _scales(axes: Axes, shared: _Shared, look: Look, inches: float) -> None:
         for tick in axes.get_xticklabels():
             tick.set_parse_math(False)
     y = [mark.y for mark in shared.by(look.share_y) if math.isfinite(mark.y)]
-    scale_y(axes, y, look.y_log or shared.column in look.log_columns)
+    scale_y(axes, y, look.y_log or shared.column in look.log_columns, low=look.exact)
     if look.y_from is not None:
         axes.set_ylim(bottom=look.y_from)
     if look.y_to is not None:

@@ -27,7 +27,7 @@ from tqdm import tqdm
 from dpfl_bench.checks.errors import ConfigError
 from dpfl_bench.machine import device
 from dpfl_bench.machine.say import say
-from dpfl_bench.machine.signals import Interrupted, forget, graceful
+from dpfl_bench.machine.signals import KILL, Interrupted, forget, graceful
 from dpfl_bench.results.folder import RunFolder
 from dpfl_bench.results.lock import Busy, locked
 from dpfl_bench.sweep import fork_server
@@ -180,7 +180,7 @@ def _failed(point: Point, code: int) -> None:
     taken the folder over meanwhile writes for itself.
     """
     how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
-    error = f"worker ended by {how}" + (" (out of memory?)" if -code == signal.SIGKILL else "")
+    error = f"worker ended by {how}" + (" (out of memory?)" if KILL and -code == KILL else "")
     folder = RunFolder(point.folder)
     with contextlib.suppress(Busy, OSError), locked(folder.path):
         if not folder.finished:
@@ -191,7 +191,8 @@ def _failed(point: Point, code: int) -> None:
 def _serve(link: Connection, threads: int | None) -> None:
     """What a worker process does, from its start to its end."""
     lives = _watching(os.getppid())
-    os.setpgrp()  # Ctrl-C reaches the parent alone, which passes it on
+    if hasattr(os, "setpgrp"):
+        os.setpgrp()  # Ctrl-C reaches the parent alone, which passes it on
     forget()
     threading.Thread(target=_follow, args=(lives,), daemon=True).start()
     if threads:

@@ -30,7 +30,7 @@ def said(*flags: str) -> dict[str, dict[str, Any]]:
     for warning in made["warnings"]:
         assert {"kind", "says"} <= set(warning)
         assert text.count(warning["says"]) == 1
-        assert tex.count("footnotesize") == len(made["notes"]) + len(made["warnings"])
+        assert tex.count("raggedright") == len(made["notes"]) + len(made["warnings"])
     assert len({w["kind"] for w in made["warnings"]}) == len(made["warnings"])
     return {w["kind"]: w for w in made["warnings"] if w["kind"] not in ("no_origin", "no_eps_of_all")}
 

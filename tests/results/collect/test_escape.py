@@ -20,7 +20,7 @@ from helpers.command import call
 from helpers.tables import checked_tex, odd_table
 
 from dpfl_bench.results import escape, plots
-from dpfl_bench.results.collect import pictures, tables
+from dpfl_bench.results.collect import latex, pictures, tables
 from dpfl_bench.results.collect.gather import collect
 from dpfl_bench.results.figures.files import FORMATS, save
 
@@ -197,7 +197,7 @@ def test_latex_has_no_command_of_a_name(name: str) -> None:
         {**row, "dataset": name, "algo": name, "setting": f"{name} {n}", "guarantee": name, "varied": [name]}
         for n, row in enumerate(table.rows)
     ]
-    text = tables.latex(tables.Table([{**row, name: name} for row in rows], [name]), [name])
+    text = latex.table(tables.Table([{**row, name: name} for row in rows], [name]), [name])
     assert checked_tex(text) == 1 + len(rows)
     assert "\\input" not in text
     assert not re.search(r"[^\x20-\x7e\nÀ-ÿ]", text)

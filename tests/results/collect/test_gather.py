@@ -34,13 +34,16 @@ def test_everything_is_written_with_the_sentence_on_tuning() -> None:
     assert TUNING in said.out
     assert (
         said.out.splitlines()[-1]
-        == "2 runs; results.csv, table.md, table.csv, table.tex and plots in out/of/here"
+        == "2 runs; results.csv, times.csv, table.md, table.csv, table.tex, figures.tex and plots in"
+        " out/of/here"
     )
     assert sorted(os.listdir("out/of/here")) == [
+        "figures.tex",
         "results.csv",
         "table.csv",
         "table.md",
         "table.tex",
+        "times.csv",
         "u_curves_digits.pdf",
         "u_curves_digits.png",
         "u_curves_digits.svg",

@@ -92,7 +92,7 @@ def test_nor_compared_in_one_table(apart: dict[str, Any]) -> None:
 def test_pictures_of_mixed_runs_say_so(monkeypatch: pytest.MonkeyPatch) -> None:
     titles: dict[str, str] = {}
     monkeypatch.setattr(
-        pictures, "u_curves", lambda points, target, title, note, by: titles.update({target.name: note})
+        pictures, "u_curves", lambda points, target, title, note, *_: titles.update({target.name: note})
     )
     for steps in (1, 2):
         finish(f"a{steps}", local_steps=steps, **origin(targets=str(steps) * 16))

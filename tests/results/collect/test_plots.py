@@ -62,7 +62,7 @@ def test_each_problem_and_guarantee_has_a_picture_with_the_runs_without_privacy(
     monkeypatch.setattr(
         pictures,
         "u_curves",
-        lambda points, target, title, note, table: drawn.update({target.name: (points, f"{title}|{note}")}),
+        lambda points, target, title, note, *_: drawn.update({target.name: (points, f"{title}|{note}")}),
     )
     for trust in ("secagg", "central"):
         for steps in (1, 2):
@@ -84,7 +84,7 @@ def test_each_problem_and_guarantee_has_a_picture_with_the_runs_without_privacy(
             (INF, 1, 0.2),
         ]
         assert title.startswith("Test error against local steps per round on digits|")
-        assert f"Client level, {trust}, replace one, towards the server, δ = 1e-05. At each" in title
+        assert f"Client level, {trust}, replace one, towards the server, δ = 1e-5. At each" in title
         assert title.endswith("the best of bound C.")
 
 

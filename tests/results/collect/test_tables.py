@@ -6,8 +6,6 @@ from __future__ import annotations
 
 import math
 import re
-import shutil
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +13,12 @@ import numpy as np
 import pytest
 from helpers.collected import BASE, finish, free, table_of
 from helpers.command import call
-from helpers.tables import INF, checked_tex, odd_table
+from helpers.tables import INF, odd_table
 
 from dpfl_bench.results.collect import points as points_of
 from dpfl_bench.results.collect import tables
 from dpfl_bench.results.collect.gather import collect
 from dpfl_bench.results.collect.points import Row
-from dpfl_bench.results.collect.tables import TUNING
 
 pytestmark = pytest.mark.usefixtures("hollow_pictures")
 
@@ -454,32 +451,6 @@ def test_markdown_keeps_its_columns() -> None:
     lines = tables.markdown(odd_table()).splitlines()
     assert len(lines) == 11
     assert len({len(re.findall(r"(?<!\\)\|", line)) for line in lines}) == 1
-
-
-def test_latex_is_well_formed() -> None:
-    notes = [TUNING, "100 % of a_b & {c} cost $5 #1 ~ ^ \\ 2"]
-    assert checked_tex(tables.latex(odd_table(), notes)) == 10
-    for spoil in (("\\_", "_"), (" & ", " "), ("{l", "{ll"), (r"\\", "")):
-        with pytest.raises((AssertionError, ValueError)):  # the negative control
-            checked_tex(tables.latex(odd_table(), notes).replace(*spoil, 3))
-
-
-@pytest.mark.skipif(shutil.which("pdflatex") is None, reason="no pdflatex")
-def test_latex_compiles(tmp_path: Path) -> None:
-    (tmp_path / "table.tex").write_text(
-        tables.latex(odd_table(), [TUNING, "100 % of a_b & {c} cost $5 #1 ~ ^ \\ 2"])
-    )
-    page = (
-        "\\documentclass{article}\\usepackage{booktabs}\\begin{document}\\input{table.tex}\\end{document}\n"
-    )
-    (tmp_path / "page.tex").write_text(page)
-    done = subprocess.run(
-        ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "page.tex"],
-        cwd=tmp_path,
-        capture_output=True,
-        timeout=120,
-    )
-    assert done.returncode == 0, done.stdout.decode(errors="replace")[-2000:]
 
 
 def test_the_csv_of_the_table_has_every_bit() -> None:

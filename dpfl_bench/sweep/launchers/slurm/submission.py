@@ -7,14 +7,15 @@ a submission without the second one was cut off, and whatever it left in the que
 
 from __future__ import annotations
 
-import fcntl
 import json
 import uuid
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
+
+from dpfl_bench.machine import file_lock
 
 
 @dataclass(frozen=True)
@@ -76,13 +77,9 @@ def known(root: Path) -> list[Record]:
 
 @contextmanager
 def alone(root: Path) -> Iterator[None]:
-    """One launcher at a time looks at the records and submits. The system lifts the lock of a
-    process that dies.
-    """
+    """One launcher at a time looks at the records and submits."""
     root.mkdir(parents=True, exist_ok=True)
-    with (root / "lock").open("w") as file:
-        with suppress(OSError):  # a file system without locks
-            fcntl.flock(file, fcntl.LOCK_EX)
+    with file_lock.alone(root / "lock", keep=True):
         yield
 
 

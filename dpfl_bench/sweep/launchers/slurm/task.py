@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import os
-import signal
 from dataclasses import dataclass
 
 from dpfl_bench.checks.errors import ConfigError
 from dpfl_bench.machine.say import say
-from dpfl_bench.machine.signals import graceful
+from dpfl_bench.machine.signals import PREEMPTION, graceful
 from dpfl_bench.results.folder import RunFolder
 from dpfl_bench.sweep.launchers.base import Point, work
 from dpfl_bench.sweep.launchers.slurm.outcome import write_failed
 from dpfl_bench.sweep.launchers.slurm.queue import Unanswered, ask
 
-PREEMPTED = (
-    128 + signal.SIGUSR2
+PREEMPTED = 128 + (
+    PREEMPTION or 0
 )  # Slurm's word `signal_delay` before the end; scancel and `scontrol requeue` say SIGTERM
 
 

@@ -72,6 +72,7 @@ class Watch:
         self.slurm, self.progress = slurm, progress
         self.root = Path(points[0].outputs) / "slurm"
         self.todo = {point.run_id: point for point in points}  # not in the queue
+        self.labels = {point.folder: point.label for point in points}
         self.jobs: dict[str, Queued] = {}
         self.starts: Counter[str] = Counter()
         self.silences = 0  # how often in a row Slurm did not answer
@@ -92,6 +93,8 @@ class Watch:
             except BaseException:
                 say(left(self.jobs, len(self.todo)))
                 raise
+        self.progress.update(now=True)
+        self._tell_failures()
         self._tidy()
 
     def _tidy(self) -> None:
@@ -118,7 +121,16 @@ class Watch:
         end = time.monotonic() + self.slurm.poll_seconds
         while (self.todo or self.jobs) and stop.number is None and time.monotonic() < end:
             self.progress.update()
+            self._tell_failures()
             time.sleep(0.2)
+
+    def _tell_failures(self) -> None:
+        """A line for each run that has failed since the last look, while the others go on."""
+        for run, state in self.progress.failures():
+            if run in self.labels:
+                log = next((j.record.log(j.id) for j in self.jobs.values() if _has(j, run)), None)
+                see = f"; see {log}" if log else ""
+                say(f"{state.word}: {run.name} {self.labels[run]}: {state.first_line}{see}")
 
     def _hand_over(self, stop: Stop) -> None:
         """What an earlier or another launcher has in the queue is waited for; the rest is
@@ -243,3 +255,7 @@ class Watch:
             raise Detached(f"{error}; {left(self.jobs, 0)}") from None
         except KeyboardInterrupt:
             say(f"cancelled, but not waited for; {left(self.jobs, 0)}")
+
+
+def _has(job: Queued, run: Path) -> bool:
+    return any(point.folder == run for point in job.points)
