@@ -88,7 +88,7 @@ class Collected:
 
     def text(self) -> str:
         lines = [tables.markdown(self.table), *map(escape.plain, [*self.said, *self._gaps()])]
-        lines += filter(None, [times.said(self.times)])
+        lines += map(escape.plain, filter(None, [times.said(self.times)]))
         files = (
             "results.csv, times.csv, table.md, table.csv, table.tex, figures.tex and plots in "
             if any(run.result for run in self.survey.runs)
