@@ -80,6 +80,19 @@ def test_a_command_of_the_page_runs(words: list[str]) -> None:
     assert said.code == 0, said.err
 
 
+def test_a_run_of_own_code_is_replayed_from_its_folder_alone(
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = call("run", "-cd", "own", "algo=fedprox", *QUICK).folder.absolute()
+    monkeypatch.setattr(sys, "path", [place for place in sys.path if place not in imports.OWN])
+    monkeypatch.setattr(imports, "OWN", [])
+    monkeypatch.delitem(sys.modules, "fedprox")
+    monkeypatch.chdir(tmp_path)
+    said = call("replay", str(run), "--check", "--to", str(tmp_path / "again"))
+    assert said.code == 0, said.err
+    assert str(page / "own") in imports.OWN
+
+
 def test_a_sweep_tells_where_a_parameter_is_set() -> None:
     said = call("run", "-m", "--dry-run", *commands()[-2][3:])
     assert "algo.mu is set for fedprox; dp_fedavg has no such parameter" in said.err
