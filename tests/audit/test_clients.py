@@ -122,6 +122,7 @@ def test_a_fault_is_seen(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert_seen(audit_of(*overrides, canaries=100), seen_by)
 
 
+@pytest.mark.slow
 def test_workers_are_held_to_what_was_audited(monkeypatch: pytest.MonkeyPatch) -> None:
     run = ("algo=dp_scaffnew", "engine.workers=2", "engine.chunk=3")
     assert part(audit_of(*run, canaries=100), "workers")["verdict"] == "holds"
@@ -137,6 +138,7 @@ MEDIANS = [
 ]
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("overrides", MEDIANS, ids=" ".join)
 def test_what_no_accountant_covers_is_said(overrides: tuple[str, ...]) -> None:
     """The noise is what it should be, C being given. What C itself tells is another thing."""
@@ -147,6 +149,7 @@ def test_what_no_accountant_covers_is_said(overrides: tuple[str, ...]) -> None:
     assert 0.95 * report["eps"] <= report["lower"] <= report["eps"]
 
 
+@pytest.mark.one_in(3)
 @pytest.mark.parametrize("overrides", MEDIANS, ids=" ".join)
 def test_a_fault_beside_a_median_is_seen(overrides: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
     audits.sensitivity_of_one(monkeypatch)

@@ -117,6 +117,7 @@ def test_iterates_are_projections_of_the_way_to_the_optimum() -> None:
     assert last == pytest.approx(expected.tolist(), rel=1e-5)
 
 
+@pytest.mark.slow
 def test_without_an_optimum_the_model_itself_is_projected() -> None:
     given = (*GIVEN, "model=mlp", "measure=[iterates]")
     folder = call(*given).folder

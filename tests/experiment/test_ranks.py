@@ -78,6 +78,7 @@ def _lines(said: list[Said]) -> list[str]:
     return [line for one in said for line in one.err.splitlines()]
 
 
+@pytest.mark.one_in(2)
 @pytest.mark.parametrize("count", [2, 3])
 def test_the_same_files(count: int, whole: Path, tmp_path: Path) -> None:
     workers = ("engine.workers=2",) if count == 3 else ()
@@ -103,6 +104,7 @@ def test_torchrun(whole: Path, tmp_path: Path) -> None:
     same_numbers(whole, tmp_path / "runs" / whole.name)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("killed", [0, 1])
 def test_a_rank_that_dies_ends_the_run_and_keeps_the_checkpoint(
     killed: int, whole: Path, tmp_path: Path
@@ -146,6 +148,7 @@ def test_a_rank_that_stands_still_is_given_up(whole: Path, tmp_path: Path) -> No
     assert "gave no answer for 4 s (engine.rank_timeout)" in line
 
 
+@pytest.mark.slow
 def test_ctrl_c_saves_a_checkpoint_from_which_another_number_goes_on(whole: Path, tmp_path: Path) -> None:
     given = (*GIVEN, "checkpoint_every=1000", f"outputs={tmp_path}")
     said = run_in_ranks(3, *given, before=_at_round(9, 2, _interrupt))  # in the second seed

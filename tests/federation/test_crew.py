@@ -49,7 +49,7 @@ def test_crews_of_one_two_and_three(name: str) -> None:
 
 @pytest.mark.slow
 def test_every_algorithm(algo: Algo) -> None:
-    expected = same_with_a_crew(in_chunks(algo.settings(**LOTS)))
+    expected = same_with_a_crew(in_chunks(algo.settings(**LOTS, rounds=2)))
     assert bool(expected["memory"][0]) == player_of(algo.settings()).player.algorithm.remembers
 
 

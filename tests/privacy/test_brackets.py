@@ -32,7 +32,7 @@ from scipy.special import ndtr
 from dpfl_bench.privacy.accounting import accountants_for, epsilon
 from dpfl_bench.privacy.released.composition import Companion, Composition
 
-pytestmark = pytest.mark.one_in(13)
+pytestmark = pytest.mark.one_in(12)
 
 POPULATION = 1000
 OTHERS = [
@@ -109,7 +109,7 @@ def log_uniform(draw: np.random.Generator, low: float, high: float) -> float:
 
 
 def drawn(
-    mechanism: str, key: int, participation: bool = False, companion: bool = False, count: int = 16
+    mechanism: str, key: int, participation: bool = False, companion: bool = False, count: int = 12
 ) -> Iterator[Case]:
     draw = np.random.Generator(np.random.Philox(key=key))
     for i in range(count):
