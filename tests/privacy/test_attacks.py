@@ -48,7 +48,6 @@ class Attack:
     z: float
     trust: str = "secagg"
     shifts: bool = False  # ScaffNew's, in place of FedAvg
-    memory: str = "own_update"  # what a client's shift is made of
     clients: int = 6
     cohort: int = 6
     sampling: str = "full"
@@ -69,7 +68,7 @@ class Attack:
 
     def _played(self, everyone: Federation, seed: int) -> np.ndarray:
         send = (
-            SendDoor("clip", self.trust, 2 * self.z, self.memory, seed)
+            SendDoor("clip", self.trust, 2 * self.z, "own_update", seed)
             if self.unit == "client"
             else replace(OPEN, seed=seed)
         )
@@ -145,22 +144,6 @@ def test_all_rounds_together_are_what_the_composition_claims(attack: Attack) -> 
     assert claimed - SURE * error < found < claimed + SURE * error
     cheated, error = replace(attack, z=attack.z * 0.75).mu()  # a quarter of the noise is missing
     assert cheated > claimed + SURE * error
-
-
-def test_sums_do_not_hide_a_client_whose_shift_remembers_its_noise() -> None:
-    """Others send back next time what their noise had added. So the noise of all rounds but the
-    last falls out of the sum of the sums; of client 0 its own shares stay. An accountant of sums
-    would claim about half of that, the accountant of shares claims more.
-    """
-    # one parameter: the noise of many in a shift would be clipped
-    attack = Attack(1.0, shifts=True, memory="own_message", clients=20, cohort=20, runs=350, parameters=1)
-    rounds, share = attack.rounds, 1 / attack.clients
-    sums, shares = math.sqrt(rounds) / attack.z, math.sqrt(rounds / share) / attack.z
-    found, error = attack.mu()
-    assert sums + 2 * SURE * error < found < shares  # 11 of them
-    assert found == pytest.approx(rounds / attack.z / math.sqrt(rounds * share + 1 - share), rel=0.1)
-    found, error = replace(attack, memory="own_update", runs=80, parameters=WIDE).mu()
-    assert found < sums + SURE * error
 
 
 def advantage(one: np.ndarray, other: np.ndarray, eps: float) -> tuple[float, float]:
