@@ -14,6 +14,7 @@ from pathlib import Path
 
 from dpfl_bench.data.records import DataError
 from dpfl_bench.machine.file_lock import alone
+from dpfl_bench.machine.say import no_bar
 
 _CHUNK = 1 << 20
 _TIMEOUT = 30.0
@@ -147,7 +148,7 @@ def _continue(url: str, part: Path) -> None:
                 initial=have * resumed,
                 unit="B",
                 unit_scale=True,
-                disable=None,
+                disable=no_bar(),
                 file=sys.stderr,
             ) as bar,
         ):

@@ -154,8 +154,10 @@ def _batches(images: np.ndarray, name: str) -> Iterator[Tensor]:
     import torch
     from tqdm import tqdm
 
+    from dpfl_bench.machine.say import no_bar
+
     for start in tqdm(
-        range(0, len(images), _BATCH), unit="batch", desc=name, disable=None, leave=False, file=sys.stderr
+        range(0, len(images), _BATCH), unit="batch", desc=name, disable=no_bar(), leave=False, file=sys.stderr
     ):
         yield torch.from_numpy(images[start : start + _BATCH].astype(np.float32) / 255)
 

@@ -25,8 +25,8 @@ def check_ranks(settings: Settings) -> None:
         return
     where = device.choose(settings.device)
     device.check_ranks(settings.device, where)
-    device.for_small_tensors(where)
-    kind = made.of_environment(environment(where.type))
+    # rounds are played with one thread (`device.for_small_tensors`), whatever there are now
+    kind = made.of_environment({**environment(where.type), "threads": None})
     gpu = torch.cuda.get_device_name(where) if where.type == "cuda" else None
     own = {"kind": kind, "gpu": gpu, "run": settings.run_id, "code": code_hashes.package()}
     _compare(own, _kinds, "choose nodes of one kind, with one installation")

@@ -27,6 +27,7 @@ from dpfl_bench.federation.round_player import RoundPlayer
 from dpfl_bench.federation.schedule import Schedule
 from dpfl_bench.federation.state import TrainingState
 from dpfl_bench.machine import ranks
+from dpfl_bench.machine.say import no_bar
 from dpfl_bench.machine.signals import Interrupted, Stop, graceful
 from dpfl_bench.results import code_hashes
 from dpfl_bench.results.attempt import attempt
@@ -153,9 +154,9 @@ class _Runner:
             checkpoint.done if checkpoint else 0
         )
         self.book.begin(checkpoint, done, total)
-        diverged, hidden = None, None if ranks.group().first else True
+        diverged = None
         with tqdm(
-            total=total, initial=done, unit="round", disable=hidden, leave=False, file=sys.stderr
+            total=total, initial=done, unit="round", disable=no_bar(), leave=False, file=sys.stderr
         ) as bar:
             try:
                 for schedule in self.job.schedules:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import itertools
 import os
 import platform
+import re
 import threading
 import time
 import warnings
@@ -172,10 +173,13 @@ class Group:
             self.speaks = False
             code = int(left[0]) if left[0].isdigit() else 1
             return RankDied("another rank ended with an error of its own", code)
-        late = "timed out" in str(error).lower() and not dead
+        late = "timed out" in str(error).lower()
         self._missing = [rank for rank, word in enumerate(words) if not word] if late else dead
-        if not self._missing:
-            return error
+        if not self._missing:  # or did the others give up this one?
+            if words.count(LOST) == 1 or not re.search(r"peer|pipe", str(error)):
+                return error
+            self.speaks = False
+            return RankDied("the other ranks gave up this one")
         self.speaks = self.rank == min(set(range(self.size)) - set(self._missing))
         who = " and ".join(f"rank {rank} on {self.hosts[rank]}" for rank in self._missing)
         how = (
@@ -185,14 +189,14 @@ class Group:
 
     def _dead(self) -> list[int]:
         """The ranks that give no sign of life, and left no word."""
-        unknown = {rank: self._beat(rank) for rank in range(self.size) if rank != self.rank}
+        unknown = {rank: self._stored(f"beat/{rank}") for rank in range(self.size) if rank != self.rank}
         end = time.monotonic() + SILENCE
         while unknown and time.monotonic() < end:
             time.sleep(0.05)
             unknown = {
                 rank: beat
                 for rank, beat in unknown.items()
-                if not self._word(rank) and self._beat(rank) == beat
+                if not self._word(rank) and self._stored(f"beat/{rank}") == beat
             }
         return list(unknown)
 
@@ -202,9 +206,6 @@ class Group:
             with suppress(RuntimeError):
                 self.store.set(f"beat/{self.rank}", str(number))
             time.sleep(BEAT)
-
-    def _beat(self, rank: int) -> str:
-        return self._stored(f"beat/{rank}")
 
     def _say_to_all(self, word: str) -> None:
         """This rank's last word; the first one counts."""
@@ -283,9 +284,8 @@ def join(here: Place, store: Any = None) -> Group:
             f"rank {here.rank} of {here.ranks}: expected to meet the other ranks at"
             f" {os.environ.get('MASTER_ADDR')}:{os.environ.get('MASTER_PORT')}, and did not ({reason})"
         ) from None
-    words = dist.distributed_c10d.PrefixStore(
-        f"dpfl/{os.environ.get('TORCHELASTIC_RESTART_COUNT', 0)}", store
-    )
+    restart = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+    words = dist.distributed_c10d.PrefixStore(f"dpfl/{restart}", store)
     _current = Group(here.rank, here.ranks, [], words, here.rank == 0, _talk=talk)
     threading.Thread(target=_current.beat, daemon=True).start()
     _current.hosts = [name.decode() for name in _current.gathered(platform.node().encode())]

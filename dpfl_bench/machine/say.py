@@ -16,6 +16,11 @@ def say(line: str) -> None:
         tqdm.write(f"dpfl-bench: {line}", file=sys.stderr)
 
 
+def no_bar() -> bool | None:
+    """What tqdm's `disable` has to be: no bar without a terminal, nor of a rank that is silent."""
+    return None if ranks.group().speaks else True
+
+
 def say_done(line: str) -> None:
     """What a job of a sweep ended with; `run -m --quiet` shows the progress alone."""
     if not os.environ.get("DPFL_QUIET"):

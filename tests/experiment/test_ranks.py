@@ -5,6 +5,9 @@ from __future__ import annotations
 import dataclasses
 import os
 import signal
+import subprocess
+import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,6 +22,7 @@ from dpfl_bench import cli
 from dpfl_bench.experiment import alike, job
 from dpfl_bench.federation.ranks import Ranks
 from dpfl_bench.machine.place import Place, _first_name, place
+from dpfl_bench.machine.ranks import SILENCE
 
 # memories that travel, Theorem 1's potential, all measures, two seeds, chunks of two clients
 GIVEN = (
@@ -88,6 +92,17 @@ def test_the_same_files(count: int, whole: Path, tmp_path: Path) -> None:
     assert "psi" in (folder / "metrics.csv").read_text()
 
 
+@pytest.mark.slow
+def test_torchrun(whole: Path, tmp_path: Path) -> None:
+    starter = Path(sys.executable).with_name("torchrun")
+    command = [starter, "--nproc-per-node", "2", "-m", "dpfl_bench", *GIVEN, f"outputs={tmp_path}"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == f"{tmp_path}/runs/{whole.name}\n"
+    assert len([line for line in done.stderr.splitlines() if not line.startswith("W")]) == 1
+    same_numbers(whole, tmp_path / "runs" / whole.name)
+
+
 @pytest.mark.parametrize("killed", [0, 1])
 def test_a_rank_that_dies_ends_the_run_and_keeps_the_checkpoint(
     killed: int, whole: Path, tmp_path: Path
@@ -105,6 +120,30 @@ def test_a_rank_that_dies_ends_the_run_and_keeps_the_checkpoint(
     said = run_in_ranks(3, *GIVEN, f"outputs={tmp_path}")
     assert [one.code for one in said] == [0, 0, 0], _lines(said)
     same_numbers(whole, folder)
+
+
+@pytest.mark.slow
+def test_who_is_busy_is_not_dead(whole: Path, tmp_path: Path) -> None:
+    """Rank 1 dies. Rank 2 notices long before rank 0, who says it."""
+
+    def before(rank: int) -> None:
+        _at_round(4, 1, _kill)(rank)
+        _at_round(4, 0, lambda: time.sleep(2 * SILENCE))(rank)
+
+    said = run_in_ranks(3, *GIVEN, f"outputs={tmp_path}", before=before)
+    assert [one.code for one in said] == [1, -signal.SIGKILL, 1]
+    assert [len(one.err.splitlines()) for one in said] == [1, 0, 0]
+    assert said[0].err.startswith("dpfl-bench: rank 1 on ")
+
+
+@pytest.mark.slow
+def test_a_rank_that_stands_still_is_given_up(whole: Path, tmp_path: Path) -> None:
+    """Its run ends, too, without another word."""
+    before = _at_round(4, 1, lambda: time.sleep(3 * SILENCE))
+    said = run_in_ranks(2, *GIVEN, "engine.rank_timeout=4", f"outputs={tmp_path}", before=before)
+    assert [one.code for one in said] == [1, 1]
+    (line,) = _lines(said)
+    assert "gave no answer for 4 s (engine.rank_timeout)" in line
 
 
 def test_ctrl_c_saves_a_checkpoint_from_which_another_number_goes_on(whole: Path, tmp_path: Path) -> None:

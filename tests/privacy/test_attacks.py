@@ -152,13 +152,14 @@ def test_sums_do_not_hide_a_client_whose_shift_remembers_its_noise() -> None:
     last falls out of the sum of the sums; of client 0 its own shares stay. An accountant of sums
     would claim about half of that, the accountant of shares claims more.
     """
-    attack = Attack(1.0, shifts=True, memory="own_message", clients=20, cohort=20)
+    # one parameter: the noise of many in a shift would be clipped
+    attack = Attack(1.0, shifts=True, memory="own_message", clients=20, cohort=20, runs=350, parameters=1)
     rounds, share = attack.rounds, 1 / attack.clients
     sums, shares = math.sqrt(rounds) / attack.z, math.sqrt(rounds / share) / attack.z
     found, error = attack.mu()
     assert sums + 2 * SURE * error < found < shares  # 11 of them
     assert found == pytest.approx(rounds / attack.z / math.sqrt(rounds * share + 1 - share), rel=0.1)
-    found, error = replace(attack, memory="own_update").mu()
+    found, error = replace(attack, memory="own_update", runs=80, parameters=WIDE).mu()
     assert found < sums + SURE * error
 
 

@@ -336,3 +336,29 @@ def test_several_points_in_one_process() -> None:
     assert len(runs("failed")) == 2
     assert launcher.said.count("is submitted again") == 2
     assert sorted(job.state for job in queue()) == ["COMPLETED", "FAILED"]
+
+
+def test_one_run_on_two_nodes() -> None:
+    """The script of docs/sweeps.md: a signal saves a checkpoint, and the same command goes on."""
+    page = (Path(__file__).parents[2] / "docs" / "sweeps.md").read_text()
+    script = page.partition("```bash\n#!/bin/bash\n#SBATCH")[2].partition("```")[0]
+    Path("one-run.sh").write_text(f"#!/bin/bash\n#SBATCH{script}".replace("dpfl-bench", str(BINARY)))
+    one = ("run", "-cd", "conf", "algo=tripping", "local_steps=1", *GIVEN[5:])
+    submit = ("sbatch", "--wait", "--cpus-per-task=1", "--job-name=dpfl-one", "--output=said", "one-run.sh")
+    Path("brake").touch()
+    first = subprocess.Popen([*submit, *one[1:]], stdout=subprocess.DEVNULL)
+    until(lambda: rounds() > 4, "it plays rounds")
+    job = slurm("squeue", "--noheader", "--name=dpfl-one", "--format=%i").strip()
+    assert slurm("squeue", "--noheader", f"--job={job}", "--format=%N").strip() == "n[1-2]"
+    slurm("scancel", "--signal=TERM", job)
+    assert first.wait(60) != 0
+    said = [line for line in Path("said").read_text().splitlines() if line.startswith("dpfl-bench: ")]
+    assert len(said) == 1
+    assert "stopped by SIGTERM; the same command goes on from its checkpoint" in said[0]
+    Path("brake").unlink()
+    assert subprocess.run([*submit, *one[1:]], stdout=subprocess.DEVNULL, check=False).returncode == 0
+    (folder,) = runs("done")
+    assert read(folder.path, "env.json")["ranks"] == 2
+    assert rounds() == 200  # each rank has played each round once
+    alone = call(*one, "outputs=alone").folder
+    assert folder.metrics.path.read_bytes() == (alone / "metrics.csv").read_bytes()
