@@ -33,6 +33,8 @@ def applied(composer: Composer, jobs: Sequence[Job]) -> tuple[list[Job], list[st
         for name in _parameters(job):
             having.setdefault(name, {})[str(each.get("name"))] = _has(each, name)
     partly = {name for name, found in having.items() if any(found.values()) and not all(found.values())}
+    if not partly:  # jobs that were asked for twice are told by the sweep
+        return [*jobs], []
     kept = [
         tuple(word for word in job if _name(word) not in partly or _has(each, _name(word)))
         for job, each in zip(jobs, algorithms, strict=True)
