@@ -19,6 +19,8 @@ from dpfl_bench.budget.budget import Budget
 from dpfl_bench.budget.spent import Accounting
 from dpfl_bench.federation.schedule import Schedule
 from dpfl_bench.privacy.refusals import OutOfReach
+from dpfl_bench.privacy.released.clients import Releases
+from dpfl_bench.privacy.released.records import RecordReleases
 
 FILE = "client_eps.csv"
 COLUMNS = ("seed", "client", "releases", "eps", "accountant")
@@ -72,9 +74,19 @@ def _answers(budget: Budget, counts: Collection[int]) -> Answers:
     least = math.inf, asked
     for count in sorted(counts, reverse=True):
         try:
-            name, eps = accounting.answer(replace(budget.planned, worst=count), budget.observer)
+            name, eps = accounting.answer(_released(budget, count), budget.observer)
         except OutOfReach:
             name, eps = least[1], math.inf
         least = min(least, (eps, name), key=lambda answer: answer[0])
         answers[count] = least
     return answers
+
+
+def _released(budget: Budget, count: int) -> Releases | RecordReleases:
+    """The run's releases, so many of them of this client. Where everybody is in every round, seeds
+    of drawn lengths (coins) differ in their rounds, too.
+    """
+    planned = budget.planned
+    if isinstance(planned, Releases) and planned.sampling == "full":
+        return planned.after(count, count)
+    return replace(planned, worst=count)

@@ -4,6 +4,7 @@ losses, and by what the doors recorded.
 
 from __future__ import annotations
 
+import io
 import math
 from pathlib import Path
 
@@ -163,3 +164,15 @@ def test_a_run_writes_it() -> None:
     secret = call("run", *SAMPLED, "privacy=central").folder
     assert not (secret / "client_eps.csv").exists()
     assert "same for all clients" in read(secret, "privacy.json")["client_eps"]
+
+
+def test_seeds_whose_coins_fell_otherwise_have_rounds_of_their_own() -> None:
+    """Each has the eps of a run of that seed alone."""
+    coins = ("algo=dp_scaffnew", *TINY, "algo.coins=true", "rounds=12")
+    rows = pd.read_csv(io.StringIO(text(budget_of(*coins, "repeats=3"))))
+    of_seeds = rows.groupby("seed")[["releases", "eps"]].agg(["min", "max"])
+    assert of_seeds["releases"]["max"].nunique() > 1
+    for seed, row in of_seeds.iterrows():
+        alone = budget_of(*coins, f"seed={seed}")
+        assert row["releases"]["min"] == row["releases"]["max"] == alone.rounds
+        assert row["eps"]["min"] == row["eps"]["max"] == pytest.approx(alone.eps, rel=1e-9)
