@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import gc
 import multiprocessing
 import os
 import pickle
@@ -23,7 +22,7 @@ import torch
 from helpers.crews import by_this_process, by_workers, differing, in_chunks, trace_of
 from helpers.federations import Played, player_of, settings_of
 from helpers.long_runs import GIVEN, crew_of, pid_of, play
-from helpers.processes import alive, all_gone, named_memory, open_files, pss, until
+from helpers.processes import alive, all_gone, named_memory, open_files, until
 
 from dpfl_bench.experiment import engine
 from dpfl_bench.federation import workers as workers_file
@@ -449,23 +448,10 @@ def test_little_goes_through_the_pipes(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.slow
-def test_three_hundred_rounds_grow_nothing() -> None:
+def test_rounds_and_crews_grow_nothing() -> None:
     """In a process of its own: what other tests left in this one is shared with workers until
     somebody's garbage collection looks at it.
     """
-    script = "from helpers.long_runs import three_hundred_rounds; three_hundred_rounds()"
+    script = "from helpers import long_runs; long_runs.three_hundred_rounds(); long_runs.fifteen_crews()"
     paths = os.pathsep.join(sys.path)
     subprocess.run([sys.executable, "-c", script], env={**os.environ, "PYTHONPATH": paths}, check=True)
-
-
-@pytest.mark.slow
-def test_fifteen_crews_grow_nothing(clean: None) -> None:
-    sizes = []
-    for number in range(15):
-        played = player_of(in_chunks(settings_of(*GIVEN), 1))
-        with crew_of(played, 2) as crew:
-            next(play(played, crew))
-        if number in (5, 14):
-            gc.collect()
-            sizes.append(pss(os.getpid()))
-    assert sizes[1] - sizes[0] < 2**19  # 50 KiB a crew

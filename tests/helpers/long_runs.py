@@ -58,3 +58,16 @@ def three_hundred_rounds() -> None:
         assert files == files_then == files_late
         growth = min(second - first, third - second)
         assert growth < 2**18, f"{growth} bytes in 120 rounds"
+
+
+def fifteen_crews() -> None:
+    sizes = []
+    for number in range(15):
+        played = player_of(in_chunks(settings_of(*GIVEN), 1))
+        with crew_of(played, 2) as crew:
+            next(play(played, crew))
+        if number in (5, 14):
+            gc.collect()
+            sizes.append(pss(os.getpid()))
+    growth = sizes[1] - sizes[0]
+    assert growth < 2**19, f"{growth} bytes in 9 crews"

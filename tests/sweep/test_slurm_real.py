@@ -184,10 +184,10 @@ def numbers(collected: Path) -> pd.DataFrame:
 
 
 def test_a_sweep_survives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nine jobs on two nodes; three are cancelled, one worker is killed, one raises, the launcher
+    """Twelve jobs on two nodes; three are cancelled, one worker is killed, one raises, the launcher
     is killed; the same command again.
     """
-    sweep = ("local_steps=10,1,2", "eps=2,8,inf")
+    sweep = ("local_steps=10,1,2,5", "eps=2,8,inf")
     for name in ("brake", "trap"):
         Path(name).touch()
     launcher = start(*sweep)
@@ -237,9 +237,9 @@ def test_a_sweep_survives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     until(lambda: "in Slurm already: " in again.said, "the same command finds the jobs that went on")
     Path("brake").unlink()
     assert again.end() == 0, again.said
-    assert len(runs("done")) == 9
+    assert len(runs("done")) == 12
     assert {path: (path / "env.json").stat().st_mtime_ns for path in kept} == kept
-    once = 3 * (10 + 100 + 50)
+    once = 3 * (10 + 100 + 50 + 20)
     assert (
         once <= rounds() <= once + 3
     )  # the round that raised, and the one in which a worker was killed, are played again
