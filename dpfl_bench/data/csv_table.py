@@ -54,7 +54,8 @@ def _header(file: Path, separator: str) -> list[str]:
     if twice is not None:
         refuse(file, f"expected columns of different names in the first line, {twice!r} is there twice")
     if all(_is_number(name) for name in names):
-        refuse(file, "expected column names in the first line, found numbers", "put names above the columns")
+        there = "numbers" if names else "nothing"
+        refuse(file, f"expected column names in the first line, found {there}", "put names above the columns")
     return names
 
 

@@ -117,6 +117,7 @@ def test_other_ways_to_write_a_table(table: Path) -> None:
         ("a,ill\n1,0\n2,0\n", {}, "expected two or more classes, found 0"),
         ("a,ill,ill\n1,0,1\n", {}, "'ill' is there twice"),
         ("1,2\n3,4\n", {"target": "1"}, "expected column names in the first line, found numbers"),
+        ("", {"target": "y"}, "expected column names in the first line, found nothing"),
         ("ill\n1\n0\n", {}, "expected a column of features"),
         ("", {}, "expected column names|has ;|has $"),
         (b"a,ill\n\xff\xfe,1\n", {}, "expected"),
